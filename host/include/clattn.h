@@ -1,0 +1,664 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clattn: attention for OpenCL.  This header is the library's manual; read it from top to bottom.
+ *
+ * For batch b, query head h (key head h / (q_heads / kv_heads)), query row i at position p = i + off[b], key row j:
+ *
+ *     s      = similarity(q_i, k_j) * scale * head_scale[h]
+ *     s      = softcap * tanh(s / softcap)                 if softcap > 0
+ *     s      = s + bias[b,h,i,j] + alibi                   slope * (j - p), or -slope * |j - p|
+ *     s      = score_hook(s, ...)                          OpenCL C of the caller
+ *     kept j = every rule keeps it and s != -inf
+ *     m      = max(kept s, sink[h]);   l = sum over kept of exp(s - m) + exp(sink[h] - m)
+ *     weight = exp(s - m) / l;   o_i = sum of weight * v_j;   lse_i = m + ln l
+ *
+ * Five things hold in every kernel:
+ *   - An excluded key has weight exactly 0, whatever its score and its value (NaN and infinity included).
+ *     Finite scores such as -1e30 or -FLT_MAX are ordinary scores; only a score of -inf excludes.
+ *   - A row without any kept key gives o = 0 and lse = -inf (with a sink: lse = sink).  Every row is written.
+ *   - NaN in q_i makes row i NaN, in k_j the rows that keep j, in v_j[d] the element o[d] of those rows.
+ *     A kept score of +inf or NaN makes o_i and lse_i NaN.
+ *   - Sums are fp32 for every storage type.  Logarithms are natural.
+ *   - The same plan, device, driver and inputs give the same bits.
+ *
+ * Steps:  clattn_context_create, clattn_problem_init, clattn_plan_create, clattn_enqueue (many times), release.
+ * Shorter: clattn_attention does plan, enqueue and release in one call.
+ *
+ * Reading rules for the structs below.  `struct_size` is set by the matching _init function, which also sets every
+ * other byte to zero; zero means "the default".  Where zero is a value of its own, an enum beside the field says
+ * whether the field counts.  Nested structs have reserved words that must stay zero.  Sizes are counts of elements,
+ * strides are in elements, offsets and extents of memory are in bytes.  Fields that this release can't serve yet are
+ * refused with CLATTN_ERROR_NOT_SUPPORTED and a message that names the field.  A value whose enum or bit is off does
+ * not count.
+ *
+ * Threads: a context, a plan and a hook may be used by any number of threads at once.  A clattn_error, clattn_args or
+ * clattn_problem belongs to one thread during a call.  The library never prints, never exits and reads no environment
+ * variable.  No call blocks on the device, but those that build kernels (plan creation, prebuild) can take seconds.
+ *
+ * Every call that takes a clattn_error sets it: on success status is 0 and the message empty.  Structs and arrays on
+ * the host may be changed or freed as soon as a call returns.
+ *
+ * The header needs C11 or C++98 (an unnamed union), and no more of OpenCL than 1.2: an application may define
+ * CL_TARGET_OPENCL_VERSION as it likes before including it, from 120 on.
+ */
+#ifndef CLATTN_H
+#define CLATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __APPLE__
+#include <OpenCL/opencl.h>
+#else
+#include <CL/cl.h>
+#endif
+
+#if defined(CLATTN_STATIC)
+#define CLATTN_API
+#elif defined(_WIN32)
+#if defined(CLATTN_BUILDING)
+#define CLATTN_API __declspec(dllexport)
+#else
+#define CLATTN_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define CLATTN_API __attribute__((visibility("default")))
+#else
+#define CLATTN_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CLATTN_VERSION_MAJOR 0
+#define CLATTN_VERSION_MINOR 1
+#define CLATTN_VERSION_PATCH 0
+
+/* The version of the library that is linked: "major.minor.patch" in static storage, and major * 10000 + minor * 100 +
+ * patch. */
+CLATTN_API const char *clattn_version(void);
+CLATTN_API uint32_t clattn_version_number(void);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * 1. Status and errors
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+/* 0 is success.  OpenCL's own codes pass through unchanged (CL_OUT_OF_RESOURCES stays -5).  clattn's own are below
+ * -20000.  New codes are only appended. */
+typedef int32_t clattn_status;
+enum {
+  CLATTN_SUCCESS = 0,
+  CLATTN_ERROR_NULL_POINTER = -20001,     /* a required pointer is NULL */
+  CLATTN_ERROR_STRUCT_SIZE = -20002,      /* struct_size is not one that this library knows: call the _init function */
+  CLATTN_ERROR_RESERVED = -20003,         /* a reserved word or an unknown flag bit is not zero */
+  CLATTN_ERROR_ENUM = -20004,             /* an enum field holds no value of its enum */
+  CLATTN_ERROR_SHAPE = -20005,            /* sizes are negative, or do not fit each other */
+  CLATTN_ERROR_STRIDE = -20006,           /* a stride is negative or not usable */
+  CLATTN_ERROR_OVERFLOW = -20007,         /* an extent does not fit in 63 bits */
+  CLATTN_ERROR_VALUE = -20008,            /* a scalar is out of its range (scale, softcap, window, rate, ...) */
+  CLATTN_ERROR_LENGTH = -20009,           /* an entry of a host length, offset or prefix array is out of range */
+  CLATTN_ERROR_TENSOR_MISSING = -20010,   /* the problem uses a tensor that the arguments do not give */
+  CLATTN_ERROR_TENSOR_UNUSED = -20011,    /* the arguments give a tensor that the problem does not use */
+  CLATTN_ERROR_BUFFER_TOO_SMALL = -20012, /* a tensor reaches beyond its memory */
+  CLATTN_ERROR_ALIGNMENT = -20013,        /* a base or stride breaks the promised (or the element's) alignment */
+  CLATTN_ERROR_OVERLAP = -20014,          /* an output overlaps an input, another output or the workspace */
+  CLATTN_ERROR_WRONG_CONTEXT = -20015,    /* a queue, buffer or event is of another cl_context */
+  CLATTN_ERROR_WRONG_DEVICE = -20016,     /* the queue is on another device than the plan */
+  CLATTN_ERROR_WORKSPACE_TOO_SMALL = -20017, /* the workspace given, or the cap, is below what the plan needs */
+  CLATTN_ERROR_BOUND = -20018,               /* a size of this enqueue is above the plan's upper bound */
+  CLATTN_ERROR_UNKNOWN_VARIANT = -20019,     /* no variant has this name */
+  CLATTN_ERROR_VARIANT_UNFIT = -20020,       /* the named variant, or every one, can't take this problem or device */
+  CLATTN_ERROR_NOT_SUPPORTED = -20021,       /* a legal request that this release does not serve yet */
+  CLATTN_ERROR_NO_DEVICE = -20022,           /* no OpenCL platform or no usable device */
+  CLATTN_ERROR_OUT_OF_MEMORY = -20023,       /* host memory */
+  CLATTN_ERROR_TEXT = -20024,                /* a problem line or config text can't be read */
+  CLATTN_ERROR_SELF_TEST = -20025,           /* kernels build and run on this device but compute wrong numbers */
+  CLATTN_ERROR_INTERNAL = -20026             /* a fault of clattn itself; please report it */
+};
+
+/* The code's name ("CL_OUT_OF_RESOURCES", "CLATTN_ERROR_SHAPE") and one sentence.  Never NULL; static storage;
+ * unknown codes give "UNKNOWN_STATUS". */
+CLATTN_API const char *clattn_status_name(clattn_status status);
+CLATTN_API const char *clattn_status_text(clattn_status status);
+
+/* Filled by calls that can fail in interesting ways; optional everywhere (NULL).  Owned by the caller, never
+ * allocates. */
+typedef struct clattn_error {
+  size_t struct_size;
+  clattn_status status;
+  uint32_t reserved;
+  char message[504];         /* the values and the rule they broke: "kv_heads 3 does not divide q_heads 8" */
+  char *build_log;           /* caller's memory for the compiler's log, or NULL */
+  size_t build_log_capacity; /* bytes there */
+  size_t build_log_length;   /* out: bytes of the whole log without the final 0, may exceed the capacity (cut then) */
+} clattn_error;
+CLATTN_API void clattn_error_init(clattn_error *error);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * 2. Context
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct clattn_context clattn_context;
+
+enum { CLATTN_LOG_ERROR = 0, CLATTN_LOG_WARNING = 1, CLATTN_LOG_INFO = 2 }; /* INFO: one line per plan made */
+
+typedef struct clattn_context_options {
+  size_t struct_size;
+  /* Log lines (no newline).  NULL: silent.  Called from any thread that calls the library, never with a lock held. */
+  void (*log_fn)(void *user, int level, const char *line);
+  void *log_user;
+  /* Host memory; both or none.  alloc_fn must behave as malloc and be safe to call from any thread. */
+  void *(*alloc_fn)(void *user, size_t bytes);
+  void (*free_fn)(void *user, void *memory);
+  void *alloc_user;
+  /* "key=value;key=value".  Keys: variant=NAME (force one), forbid=NAME|matrix|fused|three-step (repeatable).  A kill
+   * switch that the application may feed from where it likes.  Unknown keys are CLATTN_ERROR_TEXT
+   * here, unknown names when a plan is made.  NULL: none. */
+  const char *config_text;
+  /* Disk cache of built kernels: a folder, or get/put callbacks.  NULL: off.  Not supported yet. */
+  const char *cache_folder;
+  size_t (*cache_get)(void *user, const char *key, void *data,
+                      size_t capacity); /* returns the entry's size, 0 = none */
+  void (*cache_put)(void *user, const char *key, const void *data, size_t bytes);
+  void *cache_user;
+  /* 1: clattn may ask the operating system for AMX tile registers (it changes the whole process).  Not supported yet.
+   */
+  uint32_t allow_amx;
+  uint32_t reserved[7];
+} clattn_context_options;
+CLATTN_API void clattn_context_options_init(clattn_context_options *options);
+
+/* A clattn context for one device (or sub-device) of a cl_context, both retained.  options and error may be NULL.
+ * Errors: NULL_POINTER, WRONG_DEVICE (device not in the context), TEXT, NOT_SUPPORTED, OUT_OF_MEMORY, OpenCL's.
+ * On failure *out is NULL. */
+CLATTN_API clattn_status clattn_context_create(cl_context context, cl_device_id device,
+                                               const clattn_context_options *options, clattn_context **out,
+                                               clattn_error *error);
+/* As above on a cl_context that clattn makes for the first usable device: GPUs before accelerators before CPUs, in
+ * platform order.  Error: NO_DEVICE. */
+CLATTN_API clattn_status clattn_context_create_default(const clattn_context_options *options, clattn_context **out,
+                                                       clattn_error *error);
+/* Plans keep their context alive, so the order of releases does not matter.  NULL is accepted. */
+CLATTN_API void clattn_context_release(clattn_context *context);
+/* The OpenCL handles (not retained for the caller).  Either pointer may be NULL. */
+CLATTN_API clattn_status clattn_context_handles(const clattn_context *context, cl_context *cl, cl_device_id *device);
+
+/* Facts that selection uses, asked of the device once. */
+typedef struct clattn_device_info {
+  size_t struct_size;
+  char name[128], vendor[128], driver[128], version[128];
+  uint64_t type; /* cl_device_type */
+  uint64_t global_bytes, max_alloc_bytes, local_bytes;
+  uint32_t compute_units, max_work_group, native_float_width, base_align_bytes;
+  uint32_t local_is_real; /* 1: local memory is its own storage (CL_LOCAL) */
+  uint32_t has_fp16, has_sub_groups, little_endian, out_of_order, address_bits;
+  uint32_t max_parameter_bytes; /* arguments of one kernel */
+} clattn_device_info;
+CLATTN_API void clattn_device_info_init(clattn_device_info *info);
+CLATTN_API clattn_status clattn_context_device_info(const clattn_context *context, clattn_device_info *info);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * 3. The problem: what to compute
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+typedef int32_t clattn_dtype;
+enum {
+  CLATTN_F32 = 0,
+  CLATTN_F16 = 1,
+  CLATTN_BF16 = 2,
+  CLATTN_I8 = 3, /* k and v only: x = scale * int8 */
+  CLATTN_I4 = 4  /* k and v only: groups of 32 along the head dimension, low nibble first, x = scale * (nibble - 8) */
+};
+
+/* How a tensor lies.  Shapes: q (batch, q_heads, q_len, qk_dim); k (batch, kv_heads, k_len, qk_dim);
+ * v (batch, kv_heads, k_len, v_dim); o (batch, q_heads, q_len, v_dim); bias, keep mask, scores
+ * (batch, q_heads, q_len, k_len); lse (batch, q_heads, q_len); max_logit, alibi slopes (batch, q_heads);
+ * sink and head_scale (q_heads).  "BHSD" is that order of axes, "BSHD" swaps head and row. */
+/* A plan whose enqueues are smaller than its bounds usually wants an _EXACT layout for what is made anew each time
+ * (q, o, lse, bias) and a bound layout for a cache (k, v).  Memory must reach as far as the strides lead at this
+ * enqueue's sizes, no further. */
+typedef int32_t clattn_layout;
+enum {
+  CLATTN_LAYOUT_BHSD = 0,       /* contiguous over the plan's upper bounds: right for caches that grow in place */
+  CLATTN_LAYOUT_BSHD = 1,       /* likewise, (batch, row, head, element) */
+  CLATTN_LAYOUT_STRIDED = 2,    /* stride[] counts */
+  CLATTN_LAYOUT_BHSD_EXACT = 3, /* contiguous over the sizes of each enqueue */
+  CLATTN_LAYOUT_BSHD_EXACT = 4, /* likewise, (batch, row, head, element) */
+  CLATTN_LAYOUT_PACKED = 5,     /* variable length: (total rows, head, element); needs cu_seqlens.  Not supported yet */
+  CLATTN_LAYOUT_PAGED = 6       /* k, v: (page, row in page, head, element); needs a page table.  Not supported yet */
+};
+
+/* stride[] is (batch, head, row, element), each >= 0, 0 = broadcast (inputs only); read only for LAYOUT_STRIDED and
+ * zero otherwise.  For bias, mask and scores the element axis is the key j.  Tensors of lower rank use the first axes
+ * of their shape above: lse (batch, head, row), slopes and max_logit (batch, head), sink and head_scale (head alone,
+ * stride[1]); for these the unused strides are zero.  Masks: strides in bytes (U8) or words (BITS), dtype stays 0.
+ * Slopes with LAYOUT_BHSD are one per head, shared by the batch. */
+typedef struct clattn_tensor {
+  clattn_dtype dtype;
+  clattn_layout layout;
+  int64_t stride[4];
+  uint32_t reserved[2];
+} clattn_tensor;
+
+typedef int32_t clattn_pass;
+enum { CLATTN_FORWARD = 0, CLATTN_BACKWARD = 1 /* not supported yet */ };
+
+typedef int32_t clattn_similarity;
+enum {
+  CLATTN_DOT = 0,     /* q . k */
+  CLATTN_COSINE = 1,  /* x / max(|x|, 1e-12) on both sides.  Not supported yet */
+  CLATTN_ADDITIVE = 2 /* w . tanh(q + k) (Bahdanau).  Not supported yet */
+};
+
+typedef int32_t clattn_math;
+enum {
+  CLATTN_MATH_EXACT = 0, /* products of exactly widened operands */
+  CLATTN_MATH_HALF = 1,  /* products may be rounded to half.  Not supported yet */
+  CLATTN_MATH_TF32 = 2   /* operands may be rounded to TF32.  Not supported yet */
+};
+
+typedef int32_t clattn_scale_mode;
+enum {
+  CLATTN_SCALE_DEFAULT = 0 /* 1/sqrt(qk_dim) for dot, else 1 */,
+  CLATTN_SCALE_VALUE = 1 /* field scale, any finite */
+};
+
+/* off[b], the position of query row 0 on the key axis; used by causal, window, chunk and ALiBi.  It may be negative.
+ * Lengths in it are the batch entry's, or this enqueue's where the length mode is FULL.  A decode step (q_len <
+ * k_len) wants BOTTOM_RIGHT: with the default its one row would see key 0 alone. */
+typedef int32_t clattn_offset_mode;
+enum {
+  CLATTN_OFFSET_TOP_LEFT = 0,     /* 0 */
+  CLATTN_OFFSET_BOTTOM_RIGHT = 1, /* k_len[b] - q_len[b] */
+  CLATTN_OFFSET_VALUE = 2,        /* field offset for every batch entry; args.q_offsets, if given, overrides it */
+  CLATTN_OFFSET_PER_BATCH = 3     /* args.q_offsets */
+};
+
+typedef int32_t clattn_length_mode;
+/* Keys j >= k_len[b] are excluded; rows i >= q_len[b] have no keys (o = 0, lse = -inf). */
+enum { CLATTN_LENGTH_FULL = 0, CLATTN_LENGTH_PER_BATCH = 1 /* args.q_lengths, args.k_lengths */ };
+
+/* Which sides of the window are limited: keys p - window_left <= j <= p + window_right. */
+enum { CLATTN_WINDOW_NONE = 0, CLATTN_WINDOW_LEFT = 1, CLATTN_WINDOW_RIGHT = 2, CLATTN_WINDOW_BOTH = 3 };
+
+/* prefix[b] widens causal only: j < prefix[b] or j <= p. */
+enum { CLATTN_PREFIX_NONE = 0, CLATTN_PREFIX_VALUE = 1, CLATTN_PREFIX_PER_BATCH = 2 /* args.prefix */ };
+
+typedef int32_t clattn_mask_kind;
+enum {
+  CLATTN_MASK_NONE = 0,
+  CLATTN_MASK_U8 = 1, /* a byte per pair, non-zero = attend */
+  CLATTN_MASK_BITS =
+      2 /* key j is bit j % 32 of 32-bit word j / 32; strides in words; element stride 1, or 0: one bit for all keys */
+};
+
+typedef int32_t clattn_alibi;
+enum {
+  CLATTN_ALIBI_NONE = 0,
+  CLATTN_ALIBI_SIGNED = 1 /* slope*(j-p) */,
+  CLATTN_ALIBI_SYMMETRIC = 2 /* -slope*|j-p| */
+};
+
+typedef int32_t clattn_rope;
+enum {
+  CLATTN_ROPE_NONE = 0,
+  CLATTN_ROPE_HALF = 1 /* pairs (d, d + dim/2) */,
+  CLATTN_ROPE_INTERLEAVED = 2 /* (2d, 2d+1) */
+};
+
+/* Results, a bit set; 0 means CLATTN_OUT_O alone.  MAX_LOGIT: the largest raw score (stage RAW) over the kept pairs
+ * of each (batch, head), -inf without any; a sink does not count. */
+enum { CLATTN_OUT_O = 1, CLATTN_OUT_LSE = 2, CLATTN_OUT_SCORES = 4, CLATTN_OUT_MAX_LOGIT = 8 };
+
+/* What `scores` holds.  Keys j >= k_len[b] and rows i >= q_len[b] are -inf in the first three and 0 in WEIGHTS. */
+typedef int32_t clattn_stage;
+enum {
+  CLATTN_STAGE_RAW = 0,     /* similarity * scale, excluded keys too */
+  CLATTN_STAGE_SOFTCAP = 1, /* after softcap, excluded keys too */
+  CLATTN_STAGE_MASKED = 2,  /* the final s; excluded = -inf */
+  CLATTN_STAGE_WEIGHTS = 3  /* after softmax; excluded = 0 */
+};
+
+/* Gradients wanted; FROM_LSE: args.d_lse is an input too. */
+enum {
+  CLATTN_GRAD_Q = 1,
+  CLATTN_GRAD_K = 2,
+  CLATTN_GRAD_V = 4,
+  CLATTN_GRAD_BIAS = 8,
+  CLATTN_GRAD_SINK = 16,
+  CLATTN_GRAD_FROM_LSE = 32
+};
+
+enum {
+  CLATTN_BATCH_INVARIANT = 1 /* a row's bits do not depend on the batch around it.  Not supported yet */
+};
+
+typedef struct clattn_hook clattn_hook;
+
+/* Plain data: copy it freely.  Only q_len, k_len and qk_dim have no default. */
+typedef struct clattn_problem {
+  size_t struct_size;
+  clattn_pass pass;
+  clattn_similarity similarity;
+  clattn_math math;
+  uint32_t flags; /* CLATTN_BATCH_INVARIANT */
+
+  /* Sizes.  batch, q_len and k_len are upper bounds: each enqueue may use less.  At most 2^31 - 1 each. */
+  int64_t batch;    /* 0 = 1 */
+  int64_t q_heads;  /* 0 = 1 */
+  int64_t kv_heads; /* 0 = q_heads; must divide q_heads */
+  int64_t q_len;    /* >= 0 */
+  int64_t k_len;    /* >= 0 */
+  int64_t qk_dim;   /* >= 1 */
+  int64_t v_dim;    /* 0 = qk_dim */
+
+  clattn_tensor q, k, v, o;
+  /* Bytes that divide the offset and every stride but the element's of q, k, v and o, as the caller promises; 0 = the
+   * element's size; else a power of two up to 4096.  A cl_mem itself counts as aligned, a sub-buffer by its origin.
+   * Wide loads are used only by promise; promises are checked. */
+  uint32_t alignment;
+
+  clattn_scale_mode scale_mode;
+  float scale;   /* 0 and negative values are legal */
+  float softcap; /* 0 = none; > 0 */
+
+  /* Scores are changed by these. */
+  uint32_t use_bias;       /* 1: args.bias is added (f32, f16, bf16; -inf excludes) */
+  uint32_t use_head_scale; /* 1: args.head_scale multiplies.  Not supported yet */
+  uint32_t use_sink;       /* 1: args.sink, one score per head without a value.  Not supported yet */
+  clattn_alibi alibi;      /* not supported yet */
+  clattn_tensor bias, head_scale, sink, alibi_slopes;
+  clattn_tensor add_w; /* CLATTN_ADDITIVE: w (q_heads, qk_dim), strides [1] and [3] */
+
+  /* Rules.  A key is kept only if every rule keeps it. */
+  uint32_t causal; /* 1: j <= p */
+  clattn_offset_mode offset_mode;
+  int64_t offset;  /* -(2^31 - 1) to 2^31 - 1 */
+  uint32_t window; /* CLATTN_WINDOW_ bits */
+  uint32_t prefix_mode;
+  int64_t window_left, window_right; /* >= 0 */
+  int64_t prefix;
+  int64_t chunk; /* 0 = none; else floor(p / chunk) == floor(j / chunk).  Not supported yet */
+  clattn_length_mode q_length_mode, k_length_mode;
+  clattn_mask_kind keep_mask_kind, block_mask_kind; /* the block mask: NONE or BITS.  Not supported yet */
+  /* The block mask is (batch, q_heads, query block, key block): block (i / block_q, j / block_k). */
+  clattn_tensor keep_mask, block_mask; /* dtype stays 0; block mask strides in words */
+  int64_t block_q, block_k;            /* sizes of the block mask's blocks, >= 1 */
+
+  /* Keys and values elsewhere than in plain strides. */
+  int64_t total_q, total_k; /* LAYOUT_PACKED: bounds of the rows in all */
+  /* args.page_table: int32, (batch, max_pages); key j is row j % page_size of page table[b][j / page_size]. */
+  int64_t num_pages, max_pages; /* LAYOUT_PAGED: pages in k and v; entries per row of the table */
+  int64_t page_size;
+  clattn_tensor k_scale, v_scale; /* I8, I4: (batch, kv_head, key, group), f32 or f16 */
+
+  /* Rotary embedding of q and k while loading.  Not supported yet. */
+  clattn_rope rope;
+  uint32_t use_positions;           /* 1: args.positions_q and _k; 0: p for q, j for k */
+  int64_t rope_dim;                 /* 0 = qk_dim */
+  clattn_tensor rope_cos, rope_sin; /* (batch, -, position, rope_dim / 2) */
+
+  /* Hooks.  Not supported yet.  The hook must outlive the plans made with it. */
+  const clattn_hook *hook;
+
+  /* Dropout of weights, training: 0 = none, < 1.  Weights are multiplied by keep / (1 - rate) after the softmax; l,
+   * lse and stage WEIGHTS stay without it.  keep depends on args.dropout_seed, args.dropout_offset and (b, h, i, j)
+   * alone, so that forward and backward agree on every variant; add 1 to the offset per step.  Not supported yet. */
+  float dropout;
+
+  /* Results. */
+  uint32_t outputs;   /* CLATTN_OUT_ bits; 0 = O */
+  clattn_stage stage; /* of scores */
+  uint32_t reserved0;
+  clattn_tensor lse, scores, max_logit;
+
+  /* Backward pass.  Not supported yet.  Reads q, k, v, o, lse, d_o (and d_lse), writes the gradients asked for;
+   * `outputs` stays 0.  Shapes are those of the tensors they belong to.  Stride 0 in d_bias sums over that axis. */
+  uint32_t gradients;  /* CLATTN_GRAD_ bits; 0 = Q, K and V */
+  uint32_t accumulate; /* 1: gradients are added to what the outputs hold */
+  clattn_tensor d_o, d_lse, d_q, d_k, d_v, d_bias, d_sink;
+
+  uint32_t reserved[16];
+} clattn_problem;
+CLATTN_API void clattn_problem_init(clattn_problem *problem);
+/* Shorthand for a tensor with LAYOUT_STRIDED. */
+CLATTN_API clattn_tensor clattn_strided(clattn_dtype dtype, int64_t batch, int64_t head, int64_t row, int64_t element);
+
+/* Checks a problem with no device.  CLATTN_ERROR_NOT_SUPPORTED for what later releases bring. */
+CLATTN_API clattn_status clattn_problem_check(const clattn_problem *problem, clattn_error *error);
+
+/* One line of text, "b=1 hq=8 sq=128 sk=128 d=64 causal=1", with only what differs from the default; every plan is
+ * logged with it.  Writes at most `capacity` bytes with the final 0; *length (may be NULL) gets the whole length
+ * without it.  BUFFER_TOO_SMALL when cut.  Hooks are named but not carried. */
+CLATTN_API clattn_status clattn_problem_format(const clattn_problem *problem, char *text, size_t capacity,
+                                               size_t *length);
+/* The other way; *problem is overwritten.  TEXT with the offending word in the message.  parse(format(p)) == p; a
+ * line that names a hook is refused (NOT_SUPPORTED). */
+CLATTN_API clattn_status clattn_problem_parse(const char *text, clattn_problem *problem, clattn_error *error);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * 4. Variants and support
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+/* The table of kernels that this library holds, whatever the device.  index runs from 0; NULL past the end. */
+CLATTN_API const char *clattn_variant_name(uint32_t index);
+CLATTN_API const char *clattn_variant_summary(uint32_t index);
+
+typedef struct clattn_support {
+  size_t struct_size;
+  clattn_status status; /* CLATTN_SUCCESS: plan creation would pick `variant` */
+  uint32_t reserved;
+  const char *variant; /* static storage; NULL when refused */
+  char reason[504];    /* why this variant, or why none */
+} clattn_support;
+CLATTN_API void clattn_support_init(clattn_support *support);
+/* Whether and how a plan for this problem can be made: the same table and checks as plan creation, nothing is built.
+ * variant NULL = the one that selection picks.  After a failed build on this device it says no.
+ * Returns support->status. */
+CLATTN_API clattn_status clattn_supported(clattn_context *context, const clattn_problem *problem, const char *variant,
+                                          clattn_support *support);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * 5. Plans
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct clattn_plan clattn_plan;
+
+typedef struct clattn_plan_options {
+  size_t struct_size;
+  const char *variant;    /* force one by name; NULL: selection */
+  uint64_t workspace_cap; /* bytes that the plan may use at most; 0: a default that suits the device */
+  uint32_t
+      check_contents; /* 1: arrays on the device are read back and checked at enqueue (blocks).  Not supported yet */
+  uint32_t reserved[7];
+} clattn_plan_options;
+CLATTN_API void clattn_plan_options_init(clattn_plan_options *options);
+
+/* Immutable, shared between threads: problem checked, variant selected, kernels built.  options and error may be
+ * NULL. Some microseconds once the kernels are built (the first time takes the driver's compile time).  On failure
+ * *out is NULL. Errors: those of clattn_problem_check, UNKNOWN_VARIANT, VARIANT_UNFIT, WORKSPACE_TOO_SMALL,
+ * CL_BUILD_PROGRAM_FAILURE with the log, OpenCL's. */
+CLATTN_API clattn_status clattn_plan_create(clattn_context *context, const clattn_problem *problem,
+                                            const clattn_plan_options *options, clattn_plan **out, clattn_error *error);
+/* NULL is accepted.  Work already enqueued is not affected. */
+CLATTN_API void clattn_plan_release(clattn_plan *plan);
+
+typedef struct clattn_plan_info {
+  size_t struct_size;
+  const char *variant;      /* static storage */
+  const char *why;          /* lives as long as the plan */
+  const char *line;         /* the problem line; lives as long as the plan */
+  uint64_t workspace_bytes; /* what args.workspace must hold at the upper bounds; 0 = none */
+  uint32_t launches;        /* kernel launches at the upper bounds: the most that launch_events can receive */
+  uint32_t tile_q, tile_k;  /* rows and keys of a tile */
+  uint32_t splits;          /* parts of the key axis */
+  uint32_t row_blocks;      /* rounds that the workspace is reused for */
+  uint32_t reserved;
+  uint64_t
+      pairs; /* kept (query, key) pairs at the upper bounds, every rule but mask contents, bias and lengths counted */
+  uint64_t flops;       /* 2 * pairs * (qk_dim + v_dim) */
+  uint64_t bytes;       /* inputs read and outputs written once */
+  double build_seconds; /* spent on building kernels for this plan; 0 when they were there */
+} clattn_plan_info;
+CLATTN_API void clattn_plan_info_init(clattn_plan_info *info);
+CLATTN_API clattn_status clattn_plan_get_info(const clattn_plan *plan, clattn_plan_info *info);
+
+/* Builds what the problems need, for load time.  Some drivers (PoCL) compile a kernel again at its first launch: run
+ * a plan once to be rid of that too.  progress (may be NULL) returns 0 to stop.  The first error ends it. */
+CLATTN_API clattn_status clattn_prebuild(clattn_context *context, const clattn_problem *problems, size_t count,
+                                         int (*progress)(void *user, size_t done, size_t count), void *user,
+                                         clattn_error *error);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * 6. Running
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+enum { CLATTN_MEM_BUFFER = 0 /* cl_mem */, CLATTN_MEM_SVM = 1, CLATTN_MEM_USM = 2 /* these two: not supported yet */ };
+
+/* A place in memory.  All zero = absent.  A cl_mem must be a buffer that kernels may use so: read inputs, write
+ * outputs, both for the workspace (else CL_INVALID_MEM_OBJECT). */
+typedef struct clattn_mem {
+  uint32_t kind;
+  uint32_t reserved;
+  union {
+    cl_mem buffer;
+    void *pointer;
+  };
+  uint64_t offset; /* bytes from the start; a multiple of the element's size */
+  uint64_t bytes;  /* bytes usable from there; 0 = to the end of the buffer */
+} clattn_mem;
+
+enum { CLATTN_ARRAY_NONE = 0, CLATTN_ARRAY_HOST = 1, CLATTN_ARRAY_DEVICE = 2 /* not supported yet */ };
+
+/* An int32 array.  A host array is read before the call returns. */
+typedef struct clattn_ints {
+  uint32_t kind;
+  uint32_t
+      count; /* entries: the batch of this enqueue (cu_seqlens: one more; q_offsets with OFFSET_VALUE: 1 or batch) */
+  const int32_t *host;
+  clattn_mem device;
+} clattn_ints;
+
+enum {
+  CLATTN_SCALAR_PLAN = 0 /* the problem's value */,
+  CLATTN_SCALAR_HOST = 1,
+  CLATTN_SCALAR_DEVICE = 2 /* not supported yet */
+};
+
+typedef struct clattn_scalar {
+  uint32_t kind;
+  float value;
+  clattn_mem device; /* one float */
+} clattn_scalar;
+
+/* Which sizes of an enqueue count; the others are the plan's upper bounds. */
+enum {
+  CLATTN_SIZES_BOUNDS = 0,
+  CLATTN_SIZES_BATCH = 1,
+  CLATTN_SIZES_Q_LEN = 2,
+  CLATTN_SIZES_K_LEN = 4,
+  CLATTN_SIZES_GIVEN = 7 /* all three */
+};
+
+typedef struct clattn_args {
+  size_t struct_size;
+  clattn_error *error; /* optional */
+
+  uint32_t sizes;
+  uint32_t reserved0;
+  int64_t batch, q_len, k_len; /* this enqueue's, each 0 <= size <= bound */
+
+  clattn_mem q, k, v, o;             /* v and o with CLATTN_OUT_O; without it they must be absent */
+  clattn_mem lse, scores, max_logit; /* with the matching CLATTN_OUT_ bit */
+
+  clattn_mem bias, keep_mask;
+  clattn_mem block_mask, alibi_slopes, sink, head_scale, add_w;
+  clattn_mem k_scale, v_scale, page_table;
+  clattn_mem rope_cos, rope_sin, positions_q, positions_k;
+
+  clattn_ints q_lengths, k_lengths; /* 0 <= entry <= this enqueue's q_len, k_len */
+  clattn_ints q_offsets, prefix;
+  clattn_ints cu_seqlens_q, cu_seqlens_k;
+
+  clattn_scalar scale, softcap; /* scale: any finite value; softcap: > 0, and only where the problem has one */
+  uint64_t dropout_seed, dropout_offset;
+
+  clattn_mem hook_buffer[4];
+  clattn_scalar hook_scalar[4];
+
+  clattn_mem d_o, d_lse, d_q, d_k, d_v, d_bias, d_sink;
+
+  /* At least plan_info.workspace_bytes, offset a multiple of 64; the first workspace_bytes are scratch, what lies
+   * behind them is not touched.  Absent: made and released inside. Two enqueues that may run at the same time need
+   * two workspaces. */
+  clattn_mem workspace;
+
+  /* Optional: one event per kernel launch, for profiling.  The capacity must cover this enqueue's launches
+   * (plan_info.launches always do), else VALUE.  The caller
+   * releases the *num_launch_events that were set, each a reference of its own; on failure none is set. */
+  cl_event *launch_events;
+  uint32_t launch_events_capacity;
+  uint32_t reserved1;
+  uint32_t *num_launch_events;
+
+  uint32_t reserved[16];
+} clattn_args;
+CLATTN_API void clattn_args_init(clattn_args *args);
+/* Shorthand: a whole cl_mem, from `offset` bytes on.  clattn_buffer(NULL, 0) is "absent". */
+CLATTN_API clattn_mem clattn_buffer(cl_mem buffer, uint64_t offset);
+
+/* Enqueues the plan.  The last three are as in clEnqueueNDRangeKernel: the work waits for the events of wait_list,
+ * and *event (may be NULL) completes with it; the caller releases it.  Asynchronous: no finish, no flush.  Right on
+ * in-order and out-of-order queues.  Everything is checked before anything runs; on failure nothing was enqueued, or
+ * (an OpenCL error half way) outputs are undefined and the code is OpenCL's.  With a workspace given, no OpenCL
+ * object is made but the events that chain launches on an out-of-order queue. Outputs must not share an element with
+ * an input, another output or the workspace, also through sub-buffers of one buffer; interleaved views of one buffer
+ * (packed QKV with o beside it) are fine where their strides prove it: elements lie in runs, the runs' starts have a
+ * common divisor, such as a row pitch, and the runs of both are apart within it. With nothing to write (batch or
+ * q_len 0) it succeeds and *event still completes after wait_list. */
+CLATTN_API clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args,
+                                        cl_uint num_events, const cl_event *wait_list, cl_event *event);
+
+/* Plan, enqueue and release in one call, for the first five minutes.  The same errors, in args->error. */
+CLATTN_API clattn_status clattn_attention(clattn_context *context, cl_command_queue queue,
+                                          const clattn_problem *problem, const clattn_args *args, cl_uint num_events,
+                                          const cl_event *wait_list, cl_event *event);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * 7. Hooks, merging: not supported yet
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+/* The caller's OpenCL C, compiled into kernels, which sees
+ *     typedef struct clattn_at {
+ *       int b, h, kv_h;                                  // batch entry, query head, key head
+ *       int i, j;                                        // query row, key row (of this batch entry)
+ *       long p;                                          // position of the row: i + off[b]
+ *       int q_len, k_len;                                // of this batch entry
+ *       __global const void *buffer[4]; float scalar[4]; // args.hook_buffer, args.hook_scalar
+ *     } clattn_at;
+ * and may define any of
+ *     float clattn_score(float s, const clattn_at *at);   // changes a score
+ *     bool  clattn_keep(const clattn_at *at);             // only excludes
+ * Pure functions; they may run for excluded pairs.  Made once, shared by threads. */
+CLATTN_API clattn_status clattn_hook_create(const char *source, clattn_hook **out, clattn_error *error);
+CLATTN_API void clattn_hook_release(clattn_hook *hook); /* NULL is accepted */
+
+/* Merges attention over disjoint key sets: m = max of lse, weights exp(lse - m).  part_o (f32) and part_lse have a
+ * leading axis of `parts` with the strides given (elements); rows = batch * q_heads * q_len. */
+typedef struct clattn_merge_args {
+  size_t struct_size;
+  clattn_error *error;
+  int64_t parts, rows, v_dim;
+  int64_t part_stride_o, part_stride_lse;
+  clattn_mem part_o, part_lse, o, lse;
+  uint32_t reserved[8];
+} clattn_merge_args;
+CLATTN_API void clattn_merge_args_init(clattn_merge_args *args);
+CLATTN_API clattn_status clattn_merge(clattn_context *context, cl_command_queue queue, const clattn_merge_args *args,
+                                      cl_uint num_events, const cl_event *wait_list, cl_event *event);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
