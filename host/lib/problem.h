@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything that is known about a problem with no device: defaults, checks, strides, extents, intervals, counts, text. */
+#ifndef CLATTN_PROBLEM_H
+#define CLATTN_PROBLEM_H
+
+#include "clattn.h"
+
+/* The tensors of a problem that this release can use, in a fixed order; they index tables here and in enqueue. */
+typedef enum clattni_slot {
+  CLATTNI_Q,
+  CLATTNI_K,
+  CLATTNI_V,
+  CLATTNI_O,
+  CLATTNI_LSE,
+  CLATTNI_SCORES,
+  CLATTNI_MAX_LOGIT,
+  CLATTNI_BIAS,
+  CLATTNI_KEEP_MASK,
+  CLATTNI_SLOTS
+} clattni_slot;
+
+/* Name for messages: "q", "k", "v", "o", "lse", "scores", "max_logit", "bias", "keep_mask". */
+const char *clattni_slot_name(clattni_slot slot);
+int clattni_slot_is_output(clattni_slot slot);
+/* 1 if the (resolved) problem uses the tensor. */
+int clattni_slot_used(const clattn_problem *problem, clattni_slot slot);
+/* The tensor's descriptor in the problem. */
+const clattn_tensor *clattni_slot_tensor(const clattn_problem *problem, clattni_slot slot);
+/* Bytes of one stored element (KEEP_MASK: 1 for U8, 4 for BITS). */
+size_t clattni_slot_element_bytes(const clattn_problem *problem, clattni_slot slot);
+
+/* The sizes of one enqueue; with the problem's own bounds it is the largest one. */
+typedef struct clattni_sizes {
+  int64_t batch, q_len, k_len;
+} clattni_sizes;
+
+/* Fills defaults into a checked problem: batch, q_heads, kv_heads, v_dim, outputs; scale becomes the value that counts
+ * and scale_mode VALUE. */
+void clattni_problem_resolve(const clattn_problem *problem, clattn_problem *resolved);
+
+/* Shape in elements of a slot at the given sizes, 4 axes (batch, head, row, element); missing axes are 1.  BITS masks
+ * count words on the last axis: (k_len + 31) / 32. */
+void clattni_slot_shape(const clattn_problem *resolved, const clattni_sizes *sizes, clattni_slot slot,
+                        int64_t shape[4]);
+/* Strides in elements of a slot at the given sizes: from the bounds, the sizes, or the given ones, as the layout says.
+ * A BITS mask with element stride 0 keeps 0. */
+void clattni_slot_strides(const clattn_problem *resolved, const clattni_sizes *sizes, clattni_slot slot,
+                          int64_t stride[4]);
+/* Elements from the first to one past the last: 0 for an empty shape, else 1 + sum of (shape - 1) * stride.
+ * Returns 0 on overflow of int64, else 1. */
+int clattni_extent(const int64_t shape[4], const int64_t stride[4], int64_t *elements);
+
+/* The keys that the structural rules (lengths, causal, window) let row i see: lo <= j < hi, empty when lo >= hi.
+ * Values that kernels take are the same. */
+typedef struct clattni_row_rules {
+  int64_t q_len, k_len, offset; /* of this batch entry */
+} clattni_row_rules;
+void clattni_row_interval(const clattn_problem *resolved, const clattni_row_rules *rules, int64_t row, int64_t *lo,
+                          int64_t *hi);
+/* off[b] for a batch entry of lengths q_len and k_len; explicit_offset is the PER_BATCH (or overriding) entry. */
+int64_t clattni_offset(const clattn_problem *resolved, int64_t q_len, int64_t k_len, int has_explicit,
+                       int64_t explicit_offset);
+/* Kept pairs of the whole problem at these sizes with full lengths; mask contents and bias count as keeping. */
+uint64_t clattni_count_pairs(const clattn_problem *resolved, const clattni_sizes *sizes);
+
+#endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a problem must keep, in the order in which it is asked: struct, reserved words, enums, sizes, heads, strides,
+ * extents, alignment, scalars; last, what this release does not support yet. */
+#include "problem_internal.h"
+
+#include "dtype.h"
+#include "status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define MAX_SIZE INT64_C(2147483647)
+#define MAX_ALIGNMENT 4096u
+
+/* ---- types and layouts that a tensor may have ------------------------------------------------------------------ */
+
+#define BIT(value) (1u << (value))
+#define FLOATS (BIT(CLATTN_F32) | BIT(CLATTN_F16) | BIT(CLATTN_BF16))
+
+static unsigned legal_dtypes(const clattn_problem *p, clattni_slot slot) {
+  switch (slot) {
+  case CLATTNI_Q:
+  case CLATTNI_O:
+  case CLATTNI_BIAS:
+    return FLOATS;
+  case CLATTNI_K:
+  case CLATTNI_V:
+    return FLOATS | BIT(CLATTN_I8) | BIT(CLATTN_I4);
+  case CLATTNI_SCORES:
+    return (BIT(CLATTN_F32) | BIT(p->o.dtype)) & FLOATS;
+  case CLATTNI_LSE:
+  case CLATTNI_MAX_LOGIT:
+  case CLATTNI_KEEP_MASK: /* a mask's dtype stays 0 */
+  case CLATTNI_SLOTS:
+    break;
+  }
+  return BIT(CLATTN_F32);
+}
+
+static clattn_status check_types(const clattn_problem *p, clattn_error *error) {
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
+    const clattn_tensor *tensor = clattni_slot_tensor(p, slot);
+    const char *name = clattni_slot_name(slot);
+    if (!clattni_slot_used(p, slot))
+      continue;
+    if ((legal_dtypes(p, slot) & BIT(tensor->dtype)) == 0)
+      return clattni_fail(error, CLATTN_ERROR_ENUM, "%s dtype is %s: not a type that %s can have", name,
+                          clattni_dtype_name(tensor->dtype), name);
+    if (tensor->layout == CLATTN_LAYOUT_PAGED && slot != CLATTNI_K && slot != CLATTNI_V)
+      return clattni_fail(error, CLATTN_ERROR_ENUM, "%s layout is paged: only k and v can be paged", name);
+  }
+  if (p->block_mask_kind == CLATTN_MASK_U8)
+    return clattni_fail(error, CLATTN_ERROR_ENUM, "block_mask_kind is %d (u8): must be none or bits", CLATTN_MASK_U8);
+  return CLATTN_SUCCESS;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------------------------- */
+
+static clattn_status check_sizes(const clattn_problem *p, clattn_error *error) {
+  const struct {
+    const char *name;
+    int64_t value, least;
+  } sizes[] = {
+      {"batch", p->batch, 0}, {"q_heads", p->q_heads, 0}, {"kv_heads", p->kv_heads, 0}, {"q_len", p->q_len, 0},
+      {"k_len", p->k_len, 0}, {"qk_dim", p->qk_dim, 1},   {"v_dim", p->v_dim, 0},
+  };
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    if (sizes[i].value < sizes[i].least || sizes[i].value > MAX_SIZE)
+      return clattni_fail(error, CLATTN_ERROR_SHAPE, "%s is %" PRId64 ": must be %" PRId64 " to %" PRId64,
+                          sizes[i].name, sizes[i].value, sizes[i].least, MAX_SIZE);
+  }
+  const int64_t q_heads = p->q_heads != 0 ? p->q_heads : 1;
+  if (p->kv_heads != 0 && q_heads % p->kv_heads != 0)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "kv_heads %" PRId64 " does not divide q_heads %" PRId64, p->kv_heads,
+                        q_heads);
+  return CLATTN_SUCCESS;
+}
+
+/* ---- strides --------------------------------------------------------------------------------------------------- */
+
+/* Packed and paged tensors have no four strides to check; they are refused at the end. */
+static int has_strides(const clattn_tensor *tensor) {
+  return tensor->layout != CLATTN_LAYOUT_PACKED && tensor->layout != CLATTN_LAYOUT_PAGED;
+}
+
+static int is_empty(const int64_t shape[4]) {
+  return shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0;
+}
+
+static clattn_status check_stride(const clattn_problem *r, const clattni_sizes *sizes, clattni_slot slot, int axis,
+                                  clattn_error *error) {
+  const clattn_tensor *tensor = clattni_slot_tensor(r, slot);
+  const char *name = clattni_slot_name(slot);
+  const int64_t stride = tensor->stride[axis];
+  int64_t shape[4];
+  if (tensor->layout != CLATTN_LAYOUT_STRIDED) {
+    if (stride == 0)
+      return CLATTN_SUCCESS;
+    return clattni_fail(error, CLATTN_ERROR_STRIDE,
+                        "%s stride[%d] is %" PRId64 ": must be 0 in layout %s, only layout strided reads strides", name,
+                        axis, stride, clattni_layout_name(tensor->layout));
+  }
+  if (stride < 0)
+    return clattni_fail(error, CLATTN_ERROR_STRIDE, "%s stride[%d] is %" PRId64 ": strides must be >= 0", name, axis,
+                        stride);
+  if (axis >= clattni_slot_axes(slot) && stride != 0)
+    return clattni_fail(error, CLATTN_ERROR_STRIDE, "%s stride[%d] is %" PRId64 ": must be 0, %s has %d axes", name,
+                        axis, stride, name, clattni_slot_axes(slot));
+  if (slot == CLATTNI_KEEP_MASK && r->keep_mask_kind == CLATTN_MASK_BITS && axis == 3 && stride > 1)
+    return clattni_fail(error, CLATTN_ERROR_STRIDE,
+                        "keep_mask stride[3] is %" PRId64 ": must be 0 or 1 for a mask of bits", stride);
+  clattni_slot_shape(r, sizes, slot, shape);
+  if (clattni_slot_is_output(slot) && stride == 0 && shape[axis] > 1 && !is_empty(shape))
+    return clattni_fail(error, CLATTN_ERROR_STRIDE,
+                        "%s stride[%d] is 0 on an axis of size %" PRId64 ": an output can not be broadcast", name, axis,
+                        shape[axis]);
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_strides(const clattn_problem *r, const clattni_sizes *sizes, clattn_error *error) {
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
+    for (int axis = 0; axis < 4 && clattni_slot_used(r, slot); axis++) {
+      const clattn_status status = check_stride(r, sizes, slot, axis, error);
+      if (status != CLATTN_SUCCESS)
+        return status;
+    }
+  }
+  return CLATTN_SUCCESS;
+}
+
+/* In bytes, because kernels and buffers count them. */
+static clattn_status check_extents(const clattn_problem *r, const clattni_sizes *sizes, clattn_error *error) {
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
+    const int64_t element = (int64_t)clattni_slot_element_bytes(r, slot);
+    int64_t shape[4], stride[4], elements, bytes;
+    if (!clattni_slot_used(r, slot) || !has_strides(clattni_slot_tensor(r, slot)))
+      continue;
+    clattni_slot_shape(r, sizes, slot, shape);
+    if (!clattni_slot_strides_checked(r, sizes, slot, stride) || !clattni_extent(shape, stride, &elements) ||
+        !clattni_multiply(elements, element, &bytes))
+      return clattni_fail(error, CLATTN_ERROR_OVERFLOW,
+                          "%s of shape (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                          ") reaches beyond 2^63 - 1 bytes",
+                          clattni_slot_name(slot), shape[0], shape[1], shape[2], shape[3]);
+  }
+  return CLATTN_SUCCESS;
+}
+
+/* No two elements share a place if every axis steps beyond all that the axes of smaller strides can reach. */
+static clattn_status check_rows_apart(const clattn_problem *r, const clattni_sizes *sizes, clattni_slot slot,
+                                      clattn_error *error) {
+  int64_t shape[4], stride[4], reach = 0;
+  int done[4] = {0, 0, 0, 0};
+  clattni_slot_shape(r, sizes, slot, shape);
+  clattni_slot_strides(r, sizes, slot, stride);
+  if (is_empty(shape))
+    return CLATTN_SUCCESS;
+  for (;;) {
+    int next = -1;
+    for (int axis = 0; axis < 4; axis++) {
+      if (!done[axis] && shape[axis] > 1 && (next < 0 || stride[axis] < stride[next]))
+        next = axis;
+    }
+    if (next < 0)
+      return CLATTN_SUCCESS;
+    if (stride[next] <= reach)
+      return clattni_fail(error, CLATTN_ERROR_STRIDE,
+                          "%s stride[%d] is %" PRId64 ": must be above %" PRId64
+                          ", the reach of the axes with smaller strides, or elements of the output overlap",
+                          clattni_slot_name(slot), next, stride[next], reach);
+    reach += (shape[next] - 1) * stride[next]; /* the extent was checked to fit */
+    done[next] = 1;
+  }
+}
+
+static clattn_status check_outputs_apart(const clattn_problem *r, const clattni_sizes *sizes, clattn_error *error) {
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
+    if (!clattni_slot_used(r, slot) || !clattni_slot_is_output(slot) ||
+        clattni_slot_tensor(r, slot)->layout != CLATTN_LAYOUT_STRIDED)
+      continue;
+    const clattn_status status = check_rows_apart(r, sizes, slot, error);
+    if (status != CLATTN_SUCCESS)
+      return status;
+  }
+  return CLATTN_SUCCESS;
+}
+
+/* Only at the bounds: strides of the EXACT layouts at smaller sizes are multiples of the same rows. */
+static clattn_status check_alignment(const clattn_problem *r, const clattni_sizes *sizes, clattn_error *error) {
+  const uint32_t promised = r->alignment;
+  if ((promised & (promised - 1)) != 0 || promised > MAX_ALIGNMENT)
+    return clattni_fail(error, CLATTN_ERROR_ALIGNMENT, "alignment is %" PRIu32 ": must be 0 or a power of two up to %u",
+                        promised, MAX_ALIGNMENT);
+  for (clattni_slot slot = CLATTNI_Q; slot <= CLATTNI_O && promised != 0; slot++) { /* q, k, v, o */
+    const int64_t element = (int64_t)clattni_slot_element_bytes(r, slot);
+    int64_t shape[4], stride[4];
+    if (!clattni_slot_used(r, slot) || !has_strides(clattni_slot_tensor(r, slot)))
+      continue;
+    clattni_slot_shape(r, sizes, slot, shape);
+    clattni_slot_strides(r, sizes, slot, stride);
+    for (int axis = 0; axis < 3; axis++) { /* the last one is the element's */
+      if (shape[axis] > 1 && (stride[axis] % promised * element) % promised != 0)
+        return clattni_fail(error, CLATTN_ERROR_ALIGNMENT,
+                            "%s stride[%d] is %" PRId64 " elements of %" PRId64
+                            " bytes: not a multiple of the promised alignment %" PRIu32,
+                            clattni_slot_name(slot), axis, stride[axis], element, promised);
+    }
+  }
+  return CLATTN_SUCCESS;
+}
+
+/* ---- scalars --------------------------------------------------------------------------------------------------- */
+
+static clattn_status check_scalars(const clattn_problem *p, clattn_error *error) {
+  if (p->scale_mode == CLATTN_SCALE_VALUE && !isfinite(p->scale))
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "scale is %g: must be finite", (double)p->scale);
+  if (!isfinite(p->softcap) || p->softcap < 0.0f)
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "softcap is %g: must be finite and > 0, or 0 for none",
+                        (double)p->softcap);
+  if ((p->window & CLATTN_WINDOW_LEFT) && p->window_left < 0)
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "window_left is %" PRId64 ": must be >= 0", p->window_left);
+  if ((p->window & CLATTN_WINDOW_RIGHT) && p->window_right < 0)
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "window_right is %" PRId64 ": must be >= 0", p->window_right);
+  if (p->offset_mode == CLATTN_OFFSET_VALUE && (p->offset > MAX_SIZE || p->offset < -MAX_SIZE))
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "offset is %" PRId64 ": must be within +-%" PRId64, p->offset,
+                        MAX_SIZE);
+  if (p->chunk < 0)
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "chunk is %" PRId64 ": must be >= 0", p->chunk);
+  if (!(p->dropout >= 0.0f && p->dropout < 1.0f))
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "dropout is %g: must be >= 0 and < 1", (double)p->dropout);
+  return CLATTN_SUCCESS;
+}
+
+/* ---- what comes later ------------------------------------------------------------------------------------------ */
+
+static clattn_status check_supported(const clattn_problem *p, clattn_error *error) {
+  const struct {
+    int wanted;
+    const char *what;
+  } later[] = {
+      {p->pass != CLATTN_FORWARD, "pass backward"},
+      {p->gradients != 0, "gradients"},
+      {p->accumulate != 0, "accumulate"},
+      {p->similarity == CLATTN_COSINE, "similarity cosine"},
+      {p->similarity == CLATTN_ADDITIVE, "similarity additive"},
+      {p->math == CLATTN_MATH_HALF, "math half"},
+      {p->math == CLATTN_MATH_TF32, "math tf32"},
+      {(p->flags & CLATTN_BATCH_INVARIANT) != 0, "flags batch_invariant"},
+      {p->use_head_scale != 0, "use_head_scale"},
+      {p->use_sink != 0, "use_sink"},
+      {p->alibi != CLATTN_ALIBI_NONE, "alibi"},
+      {p->prefix_mode != CLATTN_PREFIX_NONE, "prefix"},
+      {p->chunk != 0, "chunk"},
+      {p->block_mask_kind != CLATTN_MASK_NONE, "block_mask"},
+      {p->rope != CLATTN_ROPE_NONE, "rope"},
+      {p->use_positions != 0, "use_positions"},
+      {p->hook != NULL, "hook"},
+      {p->dropout > 0.0f, "dropout"},
+      {p->total_q != 0 || p->total_k != 0, "total_q or total_k"},
+      {p->num_pages != 0 || p->max_pages != 0 || p->page_size != 0, "num_pages, max_pages or page_size"},
+      {p->block_q != 0 || p->block_k != 0, "block_q or block_k"},
+      {p->prefix != 0, "prefix"},
+      {p->rope_dim != 0, "rope_dim"},
+  };
+  for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
+    if (later[i].wanted)
+      return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "%s is not supported yet", later[i].what);
+  }
+  const struct {
+    const clattn_tensor *tensor;
+    const char *name;
+  } tensors[] = {
+      {&p->head_scale, "head_scale"},
+      {&p->sink, "sink"},
+      {&p->alibi_slopes, "alibi_slopes"},
+      {&p->add_w, "add_w"},
+      {&p->block_mask, "block_mask"},
+      {&p->k_scale, "k_scale"},
+      {&p->v_scale, "v_scale"},
+      {&p->rope_cos, "rope_cos"},
+      {&p->rope_sin, "rope_sin"},
+      {&p->d_o, "d_o"},
+      {&p->d_lse, "d_lse"},
+      {&p->d_q, "d_q"},
+      {&p->d_k, "d_k"},
+      {&p->d_v, "d_v"},
+      {&p->d_bias, "d_bias"},
+      {&p->d_sink, "d_sink"},
+  };
+  static const clattn_tensor absent;
+  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+    if (memcmp(tensors[i].tensor, &absent, sizeof absent) != 0)
+      return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "tensor %s is not supported yet", tensors[i].name);
+  }
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
+    const clattn_tensor *tensor = clattni_slot_tensor(p, slot);
+    if (!clattni_slot_used(p, slot))
+      continue;
+    if (!has_strides(tensor))
+      return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "%s layout %s is not supported yet",
+                          clattni_slot_name(slot), clattni_layout_name(tensor->layout));
+    if (tensor->dtype != CLATTN_F32)
+      return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "%s dtype %s is not supported yet",
+                          clattni_slot_name(slot), clattni_dtype_name(tensor->dtype));
+  }
+  return CLATTN_SUCCESS;
+}
+
+clattn_status clattn_problem_check(const clattn_problem *problem, clattn_error *error) {
+  clattn_problem resolved;
+  clattn_status status;
+  clattni_clear(error);
+  if (problem == NULL)
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "problem is NULL");
+  if (problem->struct_size != sizeof *problem)
+    return clattni_fail(error, CLATTN_ERROR_STRUCT_SIZE,
+                        "problem struct_size is %zu: must be %zu, as clattn_problem_init sets it", problem->struct_size,
+                        sizeof *problem);
+  if ((status = clattni_check_fields(problem, error)) != CLATTN_SUCCESS ||
+      (status = check_types(problem, error)) != CLATTN_SUCCESS ||
+      (status = check_sizes(problem, error)) != CLATTN_SUCCESS)
+    return status;
+  clattni_problem_resolve(problem, &resolved);
+  const clattni_sizes bounds = {resolved.batch, resolved.q_len, resolved.k_len};
+  if ((status = check_strides(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
+      (status = check_extents(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
+      (status = check_outputs_apart(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
+      (status = check_alignment(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
+      (status = check_scalars(problem, error)) != CLATTN_SUCCESS)
+    return status;
+  return check_supported(problem, error);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What problem.c, problem_check.c and problem_text.c share. */
+#ifndef CLATTN_PROBLEM_INTERNAL_H
+#define CLATTN_PROBLEM_INTERNAL_H
+
+#include "problem.h"
+
+/* Non-negative factors; *product is INT64_MAX and the result 0 where it does not fit. */
+int clattni_multiply(int64_t a, int64_t b, int64_t *product);
+
+/* Axes that a slot has: 4, or the first 3 (lse) or 2 (max_logit). */
+int clattni_slot_axes(clattni_slot slot);
+
+/* As clattni_slot_strides, for problems that are not checked yet: 0 where a stride does not fit. */
+int clattni_slot_strides_checked(const clattn_problem *resolved, const clattni_sizes *sizes, clattni_slot slot,
+                                 int64_t stride[4]);
+
+/* Reserved words, unknown bits and enum values of every field, used or not; by the table of problem_text.c. */
+clattn_status clattni_check_fields(const clattn_problem *problem, clattn_error *error);
+
+/* The name that problem lines use; NULL outside the enum. */
+const char *clattni_layout_name(clattn_layout layout);
+
+/* A float as decimal text that reads back to the same bits, with '.' in every locale; and back, 1 on success. */
+enum { CLATTNI_FLOAT_TEXT = 32 };
+void clattni_float_format(float value, char text[CLATTNI_FLOAT_TEXT]);
+int clattni_float_parse(const char *text, size_t length, float *value);
+/* Turns whatever a locale puts for the decimal point into '.', in place. */
+void clattni_point(char *number);
+
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention in double precision, one row at a time, one function per step:
+ *
+ *   1 raw scores     s_j = scale * (q . k_j)
+ *   2 softcap        s_j = softcap * tanh(s_j / softcap)
+ *   3 bias           s_j = s_j + bias_j
+ *   4 rules          which keys are kept; the others can't influence anything below, whatever they hold
+ *   5 softmax        weight_j = exp(s_j - m) / l over the kept keys, m their largest score, l the sum of exp(s_j - m)
+ *   6 weighted sum   o = sum of weight_j * v_j over the kept keys
+ *
+ * Nothing here is clever: this file is what the kernels are compared with. */
+#include "clattn_ref.h"
+
+#include "dtype.h"
+#include "problem.h"
+#include "status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything that is the same for all rows. */
+typedef struct work {
+  clattn_problem problem; /* with its defaults filled in */
+  clattn_ref_args args;
+  clattni_sizes sizes;
+  int64_t stride[CLATTNI_SLOTS][4];
+} work;
+
+/* One query row, and room for one number per key. */
+typedef struct query_row {
+  int64_t b, h, i;     /* batch entry, query head, query row */
+  int64_t h_kv;        /* the key and value head that serves h */
+  int64_t keys;        /* keys that exist for this row: k_len[b], or 0 beyond q_len[b] */
+  int64_t first, end;  /* keys first <= j < end pass the length, causal and window rules */
+  double *q;           /* the query, qk_dim numbers */
+  double *raw;         /* step 1 */
+  double *score;       /* steps 2 and 3; after step 4 -inf for a key that is not kept */
+  double *weight;      /* step 5 */
+  unsigned char *kept; /* step 4 */
+  double lse;          /* step 5 */
+} query_row;
+
+/* ---- reading tensors ------------------------------------------------------------------------------------------- */
+
+static int64_t place(const work *w, clattni_slot slot, int64_t b, int64_t h, int64_t r, int64_t e) {
+  const int64_t *stride = w->stride[slot];
+  return b * stride[0] + h * stride[1] + r * stride[2] + e * stride[3];
+}
+
+static double load(const work *w, clattni_slot slot, const void *base, int64_t b, int64_t h, int64_t r, int64_t e) {
+  return clattni_dtype_load(clattni_slot_tensor(&w->problem, slot)->dtype, base, place(w, slot, b, h, r, e));
+}
+
+static int mask_keeps(const work *w, const query_row *row, int64_t j) {
+  const unsigned char *mask = w->args.keep_mask;
+  if (w->problem.keep_mask_kind == CLATTN_MASK_NONE)
+    return 1;
+  if (w->problem.keep_mask_kind == CLATTN_MASK_U8)
+    return mask[place(w, CLATTNI_KEEP_MASK, row->b, row->h, row->i, j)] != 0;
+  uint32_t word;
+  const int one_bit_for_all = w->stride[CLATTNI_KEEP_MASK][3] == 0;
+  const int64_t at = place(w, CLATTNI_KEEP_MASK, row->b, row->h, row->i, j / 32);
+  memcpy(&word, mask + (size_t)at * sizeof word, sizeof word);
+  return ((word >> (one_bit_for_all ? 0 : j % 32)) & 1u) != 0;
+}
+
+/* ---- the steps ------------------------------------------------------------------------------------------------- */
+
+static void step1_raw_scores(const work *w, query_row *row) {
+  for (int64_t d = 0; d < w->problem.qk_dim && row->keys > 0; d++)
+    row->q[d] = load(w, CLATTNI_Q, w->args.q, row->b, row->h, row->i, d);
+  for (int64_t j = 0; j < row->keys; j++) {
+    double sum = 0.0;
+    for (int64_t d = 0; d < w->problem.qk_dim; d++)
+      sum += row->q[d] * load(w, CLATTNI_K, w->args.k, row->b, row->h_kv, j, d);
+    row->raw[j] = sum * (double)w->problem.scale;
+  }
+}
+
+static void step2_softcap(const work *w, query_row *row) {
+  const double cap = (double)w->problem.softcap;
+  for (int64_t j = 0; j < row->keys; j++)
+    row->score[j] = cap > 0.0 ? cap * tanh(row->raw[j] / cap) : row->raw[j];
+}
+
+static void step3_bias(const work *w, query_row *row) {
+  if (!w->problem.use_bias)
+    return;
+  for (int64_t j = 0; j < row->keys; j++)
+    row->score[j] += load(w, CLATTNI_BIAS, w->args.bias, row->b, row->h, row->i, j);
+}
+
+static void step4_rules(const work *w, query_row *row) {
+  for (int64_t j = 0; j < row->keys; j++) {
+    row->kept[j] = j >= row->first && j < row->end && mask_keeps(w, row, j) && row->score[j] != -(double)INFINITY;
+    if (!row->kept[j])
+      row->score[j] = -(double)INFINITY;
+  }
+}
+
+/* The largest score.  One NaN among them makes it NaN, which fmax or a plain comparison would lose. */
+static double larger(double a, double b) {
+  return isnan(a) || a > b ? a : b;
+}
+
+/* A largest score of +inf or NaN needs no case of its own: exp(s - m) is then NaN, for that key or for all, and so are l,
+ * every weight and lse. */
+static void step5_softmax(query_row *row) {
+  double m = -(double)INFINITY, l = 0.0;
+  for (int64_t j = 0; j < row->keys; j++) {
+    if (row->kept[j])
+      m = larger(m, row->score[j]);
+  }
+  for (int64_t j = 0; j < row->keys; j++) {
+    row->weight[j] = row->kept[j] ? exp(row->score[j] - m) : 0.0;
+    l += row->weight[j];
+  }
+  for (int64_t j = 0; j < row->keys; j++) {
+    if (row->kept[j])
+      row->weight[j] /= l;
+  }
+  row->lse = m + log(l); /* without any kept key -inf + -inf */
+}
+
+static void step6_weighted_sum(const work *w, const query_row *row, double *o) {
+  for (int64_t d = 0; d < w->problem.v_dim; d++)
+    o[d] = 0.0;
+  for (int64_t j = 0; j < row->keys; j++) {
+    if (!row->kept[j])
+      continue; /* its v may be NaN, and 0 * NaN is NaN */
+    for (int64_t d = 0; d < w->problem.v_dim; d++)
+      o[d] += row->weight[j] * load(w, CLATTNI_V, w->args.v, row->b, row->h_kv, j, d);
+  }
+}
+
+/* ---- one row --------------------------------------------------------------------------------------------------- */
+
+static void start_row(const work *w, query_row *row, int64_t index) {
+  const clattn_ref_args *args = &w->args;
+  row->i = index % w->sizes.q_len;
+  row->h = index / w->sizes.q_len % w->problem.q_heads;
+  row->b = index / w->sizes.q_len / w->problem.q_heads;
+  row->h_kv = row->h / (w->problem.q_heads / w->problem.kv_heads);
+
+  clattni_row_rules rules;
+  rules.q_len = args->q_lengths != NULL ? args->q_lengths[row->b] : w->sizes.q_len;
+  rules.k_len = args->k_lengths != NULL ? args->k_lengths[row->b] : w->sizes.k_len;
+  rules.offset = clattni_offset(&w->problem, rules.q_len, rules.k_len, args->q_offsets != NULL,
+                                args->q_offsets != NULL ? args->q_offsets[row->b] : 0);
+  row->keys = row->i < rules.q_len ? rules.k_len : 0;
+  clattni_row_interval(&w->problem, &rules, row->i, &row->first, &row->end);
+}
+
+/* One line of `scores`: n numbers, then the filler for keys that do not exist for this row. */
+static void write_scores(const work *w, const query_row *row, int64_t index, const double *from, double filler) {
+  double *line = w->args.scores + index * w->sizes.k_len;
+  for (int64_t j = 0; j < w->sizes.k_len; j++)
+    line[j] = j < row->keys ? from[j] : filler;
+}
+
+/* The largest raw score over the kept pairs of a head. */
+static void update_max_logit(const work *w, const query_row *row) {
+  double *largest = &w->args.max_logit[row->b * w->problem.q_heads + row->h];
+  for (int64_t j = 0; j < row->keys; j++) {
+    if (row->kept[j])
+      *largest = larger(*largest, row->raw[j]);
+  }
+}
+
+static void compute_row(const work *w, query_row *row, int64_t index) {
+  const clattn_ref_args *args = &w->args;
+  const clattn_stage stage = args->scores != NULL ? w->problem.stage : -1;
+  start_row(w, row, index);
+  step1_raw_scores(w, row);
+  if (stage == CLATTN_STAGE_RAW)
+    write_scores(w, row, index, row->raw, -(double)INFINITY);
+  step2_softcap(w, row);
+  if (stage == CLATTN_STAGE_SOFTCAP)
+    write_scores(w, row, index, row->score, -(double)INFINITY);
+  step3_bias(w, row);
+  step4_rules(w, row);
+  if (stage == CLATTN_STAGE_MASKED)
+    write_scores(w, row, index, row->score, -(double)INFINITY);
+  step5_softmax(row);
+  if (stage == CLATTN_STAGE_WEIGHTS)
+    write_scores(w, row, index, row->weight, 0.0);
+  if (args->lse != NULL)
+    args->lse[index] = row->lse;
+  if (args->o != NULL)
+    step6_weighted_sum(w, row, args->o + index * w->problem.v_dim);
+  if (args->max_logit != NULL)
+    update_max_logit(w, row);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------------------- */
+
+static clattn_status check_sizes(const clattn_ref_args *args, const clattn_problem *problem, clattni_sizes *sizes) {
+  const struct {
+    const char *name;
+    uint32_t bit;
+    int64_t value, bound;
+    int64_t *out;
+  } axes[] = {{"batch", CLATTN_SIZES_BATCH, args->batch, problem->batch, &sizes->batch},
+              {"q_len", CLATTN_SIZES_Q_LEN, args->q_len, problem->q_len, &sizes->q_len},
+              {"k_len", CLATTN_SIZES_K_LEN, args->k_len, problem->k_len, &sizes->k_len}};
+  if (args->sizes > CLATTN_SIZES_GIVEN)
+    return clattni_fail(args->error, CLATTN_ERROR_RESERVED, "sizes is %" PRIu32 ": must hold CLATTN_SIZES_ bits",
+                        args->sizes);
+  for (size_t n = 0; n < sizeof axes / sizeof axes[0]; n++) {
+    *axes[n].out = args->sizes & axes[n].bit ? axes[n].value : axes[n].bound;
+    if (*axes[n].out < 0 || *axes[n].out > axes[n].bound)
+      return clattni_fail(args->error, CLATTN_ERROR_BOUND,
+                          "%s is %" PRId64 ": must be 0 to %" PRId64 ", the problem's bound", axes[n].name,
+                          *axes[n].out, axes[n].bound);
+  }
+  return CLATTN_SUCCESS;
+}
+
+/* Tensors without elements may be NULL. */
+static clattn_status check_inputs(const work *w) {
+  const struct {
+    clattni_slot slot;
+    const void *base;
+    int wanted;
+  } inputs[] = {
+      {CLATTNI_Q, w->args.q, 1},
+      {CLATTNI_K, w->args.k, 1},
+      {CLATTNI_V, w->args.v, w->args.o != NULL},
+      {CLATTNI_BIAS, w->args.bias, w->problem.use_bias != 0},
+      {CLATTNI_KEEP_MASK, w->args.keep_mask, w->problem.keep_mask_kind != CLATTN_MASK_NONE},
+  };
+  for (size_t n = 0; n < sizeof inputs / sizeof inputs[0]; n++) {
+    const char *name = clattni_slot_name(inputs[n].slot);
+    const int optional = inputs[n].slot == CLATTNI_V;
+    int64_t shape[4];
+    clattni_slot_shape(&w->problem, &w->sizes, inputs[n].slot, shape);
+    const int empty = shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0;
+    if (inputs[n].wanted && inputs[n].base == NULL && !empty)
+      return clattni_fail(w->args.error, CLATTN_ERROR_NULL_POINTER, "%s is NULL", name);
+    if (!inputs[n].wanted && inputs[n].base != NULL && !optional)
+      return clattni_fail(w->args.error, CLATTN_ERROR_TENSOR_UNUSED, "%s is given, but the problem does not use it",
+                          name);
+  }
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_lengths(const work *w, const char *name, const int32_t *entries, int64_t most) {
+  for (int64_t b = 0; entries != NULL && b < w->sizes.batch; b++) {
+    if (entries[b] < 0 || entries[b] > most)
+      return clattni_fail(w->args.error, CLATTN_ERROR_LENGTH, "%s[%" PRId64 "] is %" PRId32 ": must be 0 to %" PRId64,
+                          name, b, entries[b], most);
+  }
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_arrays(const work *w) {
+  const clattn_problem *p = &w->problem;
+  const struct {
+    const char *name;
+    const int32_t *entries;
+    int needed, allowed;
+  } arrays[] = {
+      {"q_lengths", w->args.q_lengths, p->q_length_mode == CLATTN_LENGTH_PER_BATCH,
+       p->q_length_mode == CLATTN_LENGTH_PER_BATCH},
+      {"k_lengths", w->args.k_lengths, p->k_length_mode == CLATTN_LENGTH_PER_BATCH,
+       p->k_length_mode == CLATTN_LENGTH_PER_BATCH},
+      {"q_offsets", w->args.q_offsets, p->offset_mode == CLATTN_OFFSET_PER_BATCH,
+       p->offset_mode == CLATTN_OFFSET_PER_BATCH || p->offset_mode == CLATTN_OFFSET_VALUE},
+  };
+  for (size_t n = 0; n < sizeof arrays / sizeof arrays[0]; n++) {
+    if (arrays[n].needed && arrays[n].entries == NULL && w->sizes.batch > 0)
+      return clattni_fail(w->args.error, CLATTN_ERROR_NULL_POINTER, "%s is NULL", arrays[n].name);
+    if (!arrays[n].allowed && arrays[n].entries != NULL)
+      return clattni_fail(w->args.error, CLATTN_ERROR_TENSOR_UNUSED, "%s is given, but the problem does not use it",
+                          arrays[n].name);
+  }
+  const clattn_status status = check_lengths(w, "q_lengths", w->args.q_lengths, w->sizes.q_len);
+  return status != CLATTN_SUCCESS ? status : check_lengths(w, "k_lengths", w->args.k_lengths, w->sizes.k_len);
+}
+
+static clattn_status check_sampling(const clattn_ref_args *args) {
+  const int64_t step = args->row_step > 1 ? args->row_step : 1;
+  if (args->row_step < 0)
+    return clattni_fail(args->error, CLATTN_ERROR_VALUE, "row_step is %" PRId64 ": must be >= 0", args->row_step);
+  if (args->row_first < 0 || args->row_first >= step)
+    return clattni_fail(args->error, CLATTN_ERROR_VALUE,
+                        "row_first is %" PRId64 ": must be 0 to %" PRId64 ", below row_step", args->row_first,
+                        step - 1);
+  if (step > 1 && args->max_logit != NULL)
+    return clattni_fail(args->error, CLATTN_ERROR_VALUE, "max_logit needs all rows, but row_step is %" PRId64, step);
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_reserved(const clattn_ref_args *args) {
+  uint32_t any = args->reserved0;
+  for (size_t n = 0; n < sizeof args->reserved / sizeof args->reserved[0]; n++)
+    any |= args->reserved[n];
+  return any == 0 ? CLATTN_SUCCESS
+                  : clattni_fail(args->error, CLATTN_ERROR_RESERVED, "a reserved word of the arguments is not zero");
+}
+
+/* The problem may ask for other results than the caller wants here: what these need is checked too (v for o, and that
+ * all rows can be counted). */
+static clattn_status check_results(const clattn_problem *problem, const clattn_ref_args *args) {
+  static const clattn_tensor contiguous = {CLATTN_F32, CLATTN_LAYOUT_BHSD, {0, 0, 0, 0}, {0, 0}};
+  clattn_problem wanted = *problem;
+  wanted.outputs = CLATTN_OUT_LSE;
+  wanted.outputs |= args->o != NULL ? (uint32_t)CLATTN_OUT_O : 0u;
+  wanted.outputs |= args->scores != NULL ? (uint32_t)CLATTN_OUT_SCORES : 0u;
+  wanted.o = wanted.lse = wanted.scores = contiguous;
+  wanted.alignment = 0;
+  return clattn_problem_check(&wanted, args->error);
+}
+
+static clattn_status prepare(work *w, const clattn_problem *problem, const clattn_ref_args *args) {
+  clattn_status status = clattn_problem_check(problem, args->error);
+  if (status != CLATTN_SUCCESS)
+    return status;
+  w->args = *args;
+  clattni_problem_resolve(problem, &w->problem);
+  if ((status = check_results(problem, args)) != CLATTN_SUCCESS || (status = check_reserved(args)) != CLATTN_SUCCESS ||
+      (status = check_sizes(args, &w->problem, &w->sizes)) != CLATTN_SUCCESS ||
+      (status = check_inputs(w)) != CLATTN_SUCCESS || (status = check_arrays(w)) != CLATTN_SUCCESS ||
+      (status = check_sampling(args)) != CLATTN_SUCCESS)
+    return status;
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++)
+    clattni_slot_strides(&w->problem, &w->sizes, slot, w->stride[slot]);
+  return CLATTN_SUCCESS;
+}
+
+void clattn_ref_args_init(clattn_ref_args *args) {
+  if (args == NULL)
+    return;
+  memset(args, 0, sizeof *args);
+  args->struct_size = sizeof *args;
+}
+
+clattn_status clattn_ref_attention(const clattn_problem *problem, const clattn_ref_args *args) {
+  if (args == NULL)
+    return CLATTN_ERROR_NULL_POINTER;
+  if (args->struct_size != sizeof *args)
+    return CLATTN_ERROR_STRUCT_SIZE; /* so args->error may not be where it seems */
+
+  work w;
+  query_row row = {0};
+  clattn_status status = prepare(&w, problem, args);
+  if (status != CLATTN_SUCCESS)
+    return status;
+
+  /* One number per key and array; a spare one, so that k_len = 0 asks for no empty memory. */
+  const size_t keys = (size_t)w.sizes.k_len + 1;
+  row.q = calloc((size_t)w.problem.qk_dim, sizeof *row.q);
+  row.raw = calloc(keys, sizeof *row.raw);
+  row.score = calloc(keys, sizeof *row.score);
+  row.weight = calloc(keys, sizeof *row.weight);
+  row.kept = calloc(keys, sizeof *row.kept);
+  if (row.q == NULL || row.raw == NULL || row.score == NULL || row.weight == NULL || row.kept == NULL) {
+    status =
+        clattni_fail(args->error, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for rows of %" PRId64 " keys", w.sizes.k_len);
+    goto done;
+  }
+
+  const int64_t heads = w.sizes.batch * w.problem.q_heads;
+  for (int64_t n = 0; n < heads && args->max_logit != NULL; n++)
+    args->max_logit[n] = -(double)INFINITY;
+
+  const int64_t rows = heads * w.sizes.q_len;
+  const int64_t step = args->row_step > 1 ? args->row_step : 1;
+  for (int64_t r = args->row_first; r < rows; r += step) {
+    compute_row(&w, &row, r);
+    if (step >= rows - r)
+      break; /* r + step could overflow */
+  }
+
+done:
+  free(row.q);
+  free(row.raw);
+  free(row.score);
+  free(row.weight);
+  free(row.kept);
+  return status;
+}
