@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pieces of a stable softmax: running maximum, guarded exponential, softcap.
+ *
+ * Excluded keys are marked, in scores by -inf and in numerators by -0.0f.  A kept key whose weight underflows is +0.0f:
+ * so the weighted sum can tell the two apart when a value is NaN or infinite. */
+#ifndef CLATTN_SOFTMAX_CL_H
+#define CLATTN_SOFTMAX_CL_H
+
+#include "lanes.cl.h"
+
+#define CLATTN_EXCLUDED_BITS ((int)0x80000000)
+
+/* e^x for x <= 0 or NaN.  Range reduction by log2(e) in two parts, then the Cephes polynomial for 2^f on [-0.5, 0.5]
+ * (S. Moshier, exp2f); error below 2 units in the last place.  Results below 2^-126 become 0: a key that far off has no
+ * weight, and a clamp would give it one. */
+static inline clattn_v clattn_exp(clattn_v x) {
+  const clattn_v n = rint(x * (clattn_v)(1.44269504f));
+  clattn_v f = fma(x, (clattn_v)(1.44269504f), -n);
+  f = fma(x, (clattn_v)(1.92596299e-8f), f); /* log2(e) - (float)log2(e) */
+  clattn_v p = (clattn_v)(1.535336188319500e-4f);
+  p = fma(p, f, (clattn_v)(1.339887440266574e-3f));
+  p = fma(p, f, (clattn_v)(9.618437357674640e-3f));
+  p = fma(p, f, (clattn_v)(5.550332471162809e-2f));
+  p = fma(p, f, (clattn_v)(2.402264791363012e-1f));
+  p = fma(p, f, (clattn_v)(6.931472028550421e-1f));
+  p = fma(p, f, (clattn_v)(1.0f));
+  /* The conversion of NaN or of a huge n is undefined, so it sees a tame value; p still carries the NaN. */
+  const clattn_v tame = n > (clattn_v)(-150.0f) ? n : (clattn_v)(-150.0f);
+  const clattn_v e = CLATTN_AS_V(CLATTN_AS_VI(p) + (CLATTN_TO_VI(tame) << 23));
+  const clattn_v scaled = x < (clattn_v)(-87.33654f) ? (clattn_v)(0.0f) : e; /* -126 ln 2 */
+  return x != x ? x : scaled;
+}
+
+/* exp(s - m), the mark for s = -inf.  s = +inf gives NaN (inf - inf), as it must. */
+static inline clattn_v clattn_numerator(clattn_v s, clattn_v m) {
+  const clattn_v e = clattn_exp(s - m);
+  return s == (clattn_v)(-INFINITY) ? CLATTN_AS_V((clattn_vi)(CLATTN_EXCLUDED_BITS)) : e;
+}
+
+/* Not the built-in max: a NaN score must not decide the maximum (it shows in the sum instead). */
+static inline clattn_v clattn_maximum(clattn_v m, clattn_v s) {
+  return s > m ? s : m;
+}
+
+/* The largest of m and s, but NaN once there stays. */
+static inline clattn_v clattn_maximum_nan(clattn_v m, clattn_v s) {
+  const clattn_v larger = s > m ? s : m;
+  const clattn_v with_s = s != s ? s : larger;
+  return m != m ? m : with_s;
+}
+
+static inline clattn_v clattn_softcap(clattn_v s, float softcap) {
+  return softcap > 0.0f ? (clattn_v)(softcap)*tanh(s / (clattn_v)(softcap)) : s;
+}
+
+#endif

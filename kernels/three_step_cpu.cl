@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The three-step pipeline for CPU devices: scores, softmax, weighted sum.  Queries are in vector lanes (lanes_tile.cl.h),
+ * work-group size 1, no local memory, no barrier: a CPU runtime gains nothing from them.
+ * In the workspace a tile of scores is [key][query lane]. */
+#include "lanes_tile.cl.h"
+
+#define CLATTN_DIM_CHUNK 256 /* value elements that one work-item of the last step does */
+
+/* Step 1.  Scores of a tile of rows and a chunk of keys: s = the final score, -inf = excluded.  Grid: (tile, key chunk). */
+CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round, __global const float *restrict q,
+                              __global const float *restrict k, __global const float *restrict bias,
+                              __global const uchar *restrict mask, __global const int *restrict lengths,
+                              __global float *restrict work, __global float *restrict out) {
+  const int in_round = get_group_id(0);
+  const int chunk = get_group_id(1);
+  clattn_tile t;
+  clattn_tile_open(&p, lengths, round.first_tile + in_round, &t);
+  const int to_user = p.stage >= CLATTN_SCORES_RAW && p.stage <= CLATTN_SCORES_MASKED;
+  const int all_pairs = p.stage == CLATTN_SCORES_RAW || p.stage == CLATTN_SCORES_SOFTCAP;
+  const clattn_score_tensors in = {k, bias, mask, out, to_user ? p.stage : CLATTN_SCORES_NONE};
+
+  /* Keys to compute: those that some row keeps, or all real ones if excluded ones are asked for. */
+  const int chunk_first = chunk * p.keys_per_chunk;
+  const int chunk_end = min(chunk_first + p.keys_per_chunk, p.k_len);
+  const int first = max(all_pairs ? 0 : t.keys.lo, chunk_first);
+  const int end = max(first, min(all_pairs ? t.entry.k_len : t.keys.hi, chunk_end));
+
+  float queries[CLATTN_DIM * CLATTN_ROWS];
+  float block[CLATTN_KEY_BLOCK * CLATTN_ROWS];
+  clattn_v top[CLATTN_MQ], logit[CLATTN_MQ];
+  for (int m = 0; m < CLATTN_MQ; ++m)
+    top[m] = logit[m] = (clattn_v)(-INFINITY);
+  __global float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
+
+  if (first < end && p.qk_dim <= CLATTN_DIM)
+    clattn_load_queries(&p, q, &t, 0, p.qk_dim, queries);
+  for (int j = first; j < end; j += CLATTN_KEY_BLOCK) {
+    const int keys = min(end - j, CLATTN_KEY_BLOCK);
+    clattn_products(&p, q, k, &t, j, keys, queries, block);
+    clattn_finish_scores(&p, &in, &t, j, keys, block, top, logit);
+    for (int x = 0; x < keys * CLATTN_MQ; ++x)
+      CLATTN_VSTORE(CLATTN_VLOAD(block + x * CLATTN_LANES), tile + (long)j * CLATTN_ROWS + x * CLATTN_LANES);
+  }
+  for (int j = chunk_first; to_user && j < chunk_end; ++j) /* what was not computed is excluded */
+    for (int m = 0; m < CLATTN_MQ && (j < first || j >= end); ++m)
+      clattn_store_scores(&p, out, &t, m, j, (clattn_v)(-INFINITY));
+
+  if (p.rules & CLATTN_RULE_MAX_LOGIT) {
+    work[p.partial_first + (long)in_round * p.key_chunks + chunk] = clattn_lanes_maximum_nan(logit);
+  }
+}
+
+/* Step 2.  Row-wise softmax: scores become numerators exp(s - m), their sums go to the statistics, lse to the caller.
+ * Weights for the caller are numerator / sum.  Grid: (tile). */
+CLATTN_CPU_KERNEL void softmax(const clattn_params p, const clattn_round round, __global const int *restrict lengths,
+                               __global float *restrict work, __global float *restrict lse,
+                               __global float *restrict out) {
+  const int in_round = get_group_id(0);
+  clattn_tile t;
+  clattn_tile_open(&p, lengths, round.first_tile + in_round, &t);
+  __global float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
+  __global float *sums = work + p.stats_first + (long)in_round * CLATTN_ROWS;
+
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    __global float *column = tile + m * CLATTN_LANES;
+    clattn_v top = (clattn_v)(-INFINITY);
+    for (int j = t.keys.lo; j < t.keys.hi; ++j)
+      top = clattn_maximum(top, CLATTN_VLOAD(column + (long)j * CLATTN_ROWS));
+
+    /* Sums of sums: the rounding error of a long row grows with the number of blocks, not of keys. */
+    clattn_v sum = (clattn_v)(0.0f);
+    for (int j0 = t.keys.lo; j0 < t.keys.hi; j0 += CLATTN_KEY_BLOCK) {
+      const int j1 = min(j0 + CLATTN_KEY_BLOCK, t.keys.hi);
+      clattn_v part = (clattn_v)(0.0f);
+      for (int j = j0; j < j1; ++j) {
+        __global float *at = column + (long)j * CLATTN_ROWS;
+        const clattn_v e = clattn_numerator(CLATTN_VLOAD(at), top);
+        part += e;
+        CLATTN_VSTORE(e, at);
+      }
+      sum += part;
+    }
+    CLATTN_VSTORE(sum, sums + m * CLATTN_LANES);
+
+    if (p.rules & CLATTN_RULE_LSE) {
+      float x[CLATTN_LANES];
+      CLATTN_VSTORE(sum == (clattn_v)(0.0f) ? (clattn_v)(-INFINITY) : top + log(sum), x);
+      for (int l = 0; l < CLATTN_LANES; ++l) {
+        const int i = t.first_row + m * CLATTN_LANES + l;
+        if (i < p.q_len)
+          lse[clattn_row(&p.lse, t.b, t.h, i)] = x[l];
+      }
+    }
+    if (p.stage == CLATTN_SCORES_WEIGHTS) {
+      for (int j = 0; j < p.k_len; ++j) {
+        clattn_v w = (clattn_v)(0.0f);
+        if (j >= t.keys.lo && j < t.keys.hi) {
+          const clattn_v e = CLATTN_VLOAD(column + (long)j * CLATTN_ROWS);
+          w = CLATTN_AS_VI(e) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? w : e / sum;
+        }
+        clattn_store_scores(&p, out, &t, m, j, w);
+      }
+    }
+  }
+}
+
+/* acc[a][m] += sum over keys j0 <= j < j1 of numerator[j][m] * v[j][a] */
+static inline void clattn_weigh_block(__global const float *values, long row, long element, int keys,
+                                      __global const float *numerators, clattn_v acc[CLATTN_ND][CLATTN_MQ]) {
+  for (int j = 0; j < keys; ++j) {
+    clattn_v w[CLATTN_MQ];
+#pragma unroll
+    for (int m = 0; m < CLATTN_MQ; ++m)
+      w[m] = CLATTN_VLOAD(numerators + (long)j * CLATTN_ROWS + m * CLATTN_LANES);
+#pragma unroll
+    for (int a = 0; a < CLATTN_ND; ++a) {
+      const clattn_v y = (clattn_v)(values[j * row + a * element]);
+#pragma unroll
+      for (int m = 0; m < CLATTN_MQ; ++m)
+        acc[a][m] = fma(w[m], y, acc[a][m]);
+    }
+  }
+}
+
+/* The same for one element and one row that came out as NaN, this time without touching the values of excluded keys
+ * (0 * NaN is NaN). */
+static inline float clattn_weigh_kept(const clattn_params *p, __global const float *v, const clattn_tile *t, int lane,
+                                      int d, __global const float *numerators) {
+  float o = 0.0f;
+  for (int j0 = t->keys.lo; j0 < t->keys.hi; j0 += CLATTN_KEY_BLOCK) {
+    const int j1 = min(j0 + CLATTN_KEY_BLOCK, t->keys.hi);
+    float part = 0.0f;
+    for (int j = j0; j < j1; ++j) {
+      const float w = numerators[(long)j * CLATTN_ROWS + lane];
+      if (as_int(w) != CLATTN_EXCLUDED_BITS)
+        part = fma(w, v[clattn_kv_row(&p->v, t->b, t->h / p->group, j) + d * p->v.element], part);
+    }
+    o += part;
+  }
+  return o;
+}
+
+/* Step 3.  o = numerators . v / sum, for a tile of rows and a chunk of the value dimension.  Grid: (tile, dim chunk). */
+CLATTN_CPU_KERNEL void weighted_sum(const clattn_params p, const clattn_round round, __global const float *restrict v,
+                                    __global const int *restrict lengths, __global const float *restrict work,
+                                    __global float *restrict o) {
+  const int in_round = get_group_id(0);
+  const int d0 = get_group_id(1) * CLATTN_DIM_CHUNK;
+  const int dims = min(p.v_dim - d0, CLATTN_DIM_CHUNK);
+  clattn_tile t;
+  clattn_tile_open(&p, lengths, round.first_tile + in_round, &t);
+  __global const float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
+  __global const float *sums = work + p.stats_first + (long)in_round * CLATTN_ROWS;
+
+  float out[CLATTN_DIM_CHUNK * CLATTN_ROWS];
+  for (int x = 0; x < dims * CLATTN_MQ; ++x)
+    CLATTN_VSTORE((clattn_v)(0.0f), out + x * CLATTN_LANES);
+
+  for (int j = t.keys.lo; j < t.keys.hi; j += CLATTN_KEY_BLOCK) {
+    const int keys = min(t.keys.hi - j, CLATTN_KEY_BLOCK);
+    __global const float *numerators = tile + (long)j * CLATTN_ROWS;
+    __global const float *values = v + clattn_kv_row(&p.v, t.b, t.h / p.group, j) + d0 * p.v.element;
+    int d = 0;
+    for (; d + CLATTN_ND <= dims; d += CLATTN_ND) {
+      clattn_v acc[CLATTN_ND][CLATTN_MQ];
+#pragma unroll
+      for (int a = 0; a < CLATTN_ND; ++a)
+#pragma unroll
+        for (int m = 0; m < CLATTN_MQ; ++m)
+          acc[a][m] = (clattn_v)(0.0f);
+      clattn_weigh_block(values + d * p.v.element, p.v.row, p.v.element, keys, numerators, acc);
+#pragma unroll
+      for (int a = 0; a < CLATTN_ND; ++a)
+#pragma unroll
+        for (int m = 0; m < CLATTN_MQ; ++m) {
+          float *at = out + (d + a) * CLATTN_ROWS + m * CLATTN_LANES;
+          CLATTN_VSTORE(CLATTN_VLOAD(at) + acc[a][m], at);
+        }
+    }
+    for (; d < dims; ++d)
+      for (int m = 0; m < CLATTN_MQ; ++m) {
+        clattn_v acc = (clattn_v)(0.0f);
+        for (int x = 0; x < keys; ++x)
+          acc = fma(CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES),
+                    (clattn_v)(values[x * p.v.row + d * p.v.element]), acc);
+        float *at = out + d * CLATTN_ROWS + m * CLATTN_LANES;
+        CLATTN_VSTORE(CLATTN_VLOAD(at) + acc, at);
+      }
+  }
+
+  for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
+    const int i = t.first_row + lane;
+    if (i >= p.q_len)
+      break;
+    const float sum = sums[lane];
+    __global float *to = o + clattn_row(&p.o, t.b, t.h, i) + d0 * p.o.element;
+    for (int d = 0; d < dims; ++d) {
+      float x = out[d * CLATTN_ROWS + lane];
+      if (x != x && sum == sum && sum != 0.0f)
+        x = clattn_weigh_kept(&p, v, &t, lane, d0 + d, tile);
+      to[d * p.o.element] = sum == 0.0f ? 0.0f : x / sum;
+    }
+  }
+}
+
+#include "three_step_common.cl.h"
