@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLATTN_CONTEXT_H
+#define CLATTN_CONTEXT_H
+
+#include <stdatomic.h>
+
+#include "clattn.h"
+#include "memory.h"
+#include "program.h"
+
+#define CLATTNI_MAX_CONFIG_FORBIDDEN 8
+
+struct clattn_context {
+  atomic_int references;
+  clattni_allocator allocator;
+  cl_context cl;
+  cl_device_id device;
+  clattn_device_info info;
+  void (*log)(void *user, int level, const char *line);
+  void *log_user;
+  char *config; /* config_text, cut at its separators; the two below point into it */
+  const char *variant;
+  const char *forbidden[CLATTNI_MAX_CONFIG_FORBIDDEN];
+  uint32_t forbidden_count;
+  clattni_programs programs;
+};
+
+void clattni_context_retain(clattn_context *context);
+/* A log line, if the caller wants them. */
+void clattni_context_log(const clattn_context *context, int level, const char *format, ...);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "enqueue.h"
+
+#include <string.h>
+
+#include "status.h"
+
+void clattn_args_init(clattn_args *args) {
+  if (args == NULL)
+    return;
+  memset(args, 0, sizeof(*args));
+  args->struct_size = sizeof(*args);
+}
+
+clattn_mem clattn_buffer(cl_mem buffer, uint64_t offset) {
+  clattn_mem mem;
+  memset(&mem, 0, sizeof(mem));
+  mem.buffer = buffer;
+  mem.offset = offset;
+  return mem;
+}
+
+/* Sets every argument of a kernel that stays the same over an enqueue's launches. */
+static cl_int set_arguments(const clattni_kernel *description, cl_kernel kernel, const clattni_checked *checked,
+                            const clattn_params *params, cl_mem workspace) {
+  for (cl_uint i = 0; i < CLATTNI_MAX_KERNEL_ARGS && description->args[i] != CLATTNI_ARG_END; ++i) {
+    const int kind = description->args[i];
+    cl_int code = CL_SUCCESS;
+    if (kind == CLATTNI_ARG_PARAMS)
+      code = clSetKernelArg(kernel, i, sizeof(*params), params);
+    else if (kind == CLATTNI_ARG_WORKSPACE)
+      code = clSetKernelArg(kernel, i, sizeof(cl_mem), &workspace);
+    else if (kind >= CLATTNI_ARG_SLOT)
+      code = clSetKernelArg(kernel, i, sizeof(cl_mem), &checked->buffer[kind - CLATTNI_ARG_SLOT]);
+    if (code != CL_SUCCESS)
+      return code;
+  }
+  return CL_SUCCESS;
+}
+
+static cl_int set_argument_of_kind(const clattni_kernel *description, cl_kernel kernel, int kind, size_t bytes,
+                                   const void *value) {
+  for (cl_uint i = 0; i < CLATTNI_MAX_KERNEL_ARGS; ++i)
+    if (description->args[i] == kind)
+      return clSetKernelArg(kernel, i, bytes, value);
+  return CL_SUCCESS;
+}
+
+/* The arguments that differ between launches. */
+static cl_int set_launch_arguments(const clattn_plan *plan, const clattni_checked *checked,
+                                   const clattni_launch *launch, cl_kernel kernel) {
+  const clattni_kernel *description = &plan->choice.variant->kernels[launch->entry];
+  if (launch->entry != CLATTNI_STAGE_LENGTHS)
+    return set_argument_of_kind(description, kernel, CLATTNI_ARG_ROUND, sizeof(launch->round), &launch->round);
+  clattn_lengths chunk;
+  memset(&chunk, 0, sizeof(chunk));
+  chunk.to = checked->bases.workspace + checked->layout.lengths + 3 * launch->first_entry;
+  chunk.count = launch->count;
+  for (int32_t i = 0; i < launch->count; ++i)
+    clattni_entry_of(plan, checked, launch->first_entry + i, &chunk.entry[3 * i]);
+  return set_argument_of_kind(description, kernel, CLATTNI_ARG_CHUNK, sizeof(chunk), &chunk);
+}
+
+/* Emits the launch list.  *event and the launch events are set only on success. */
+static clattn_status emit(const clattn_plan *plan, cl_command_queue queue, const clattni_checked *checked,
+                          clattni_kernel_set *set, cl_mem workspace, cl_uint num_events, const cl_event *wait_list,
+                          cl_event *event) {
+  const clattn_args *args = checked->args;
+  const clattni_launch_list *list = &checked->list;
+  clattn_params params;
+  cl_event previous = NULL;
+  int ready[CLATTNI_ENTRIES] = {0};
+  uint32_t recorded = 0;
+  cl_int code = CL_SUCCESS;
+  clattni_launch_params(list, &checked->bases, &params);
+
+  for (int64_t i = 0; i < list->count && code == CL_SUCCESS; ++i) {
+    clattni_launch launch;
+    cl_event done = NULL;
+    clattni_launch_at(list, i, &launch);
+    const int last = i + 1 == list->count;
+    const int chained = previous != NULL && launch.depends_on >= 0; /* an in-order queue needs no event for it */
+    const int wanted = (last && event != NULL) || (!last && checked->out_of_order) || args->launch_events != NULL;
+    cl_kernel kernel = set->kernel[launch.entry];
+    if (!ready[launch.entry]) {
+      code = set_arguments(&plan->choice.variant->kernels[launch.entry], kernel, checked, &params, workspace);
+      ready[launch.entry] = 1;
+    }
+    if (code == CL_SUCCESS)
+      code = set_launch_arguments(plan, checked, &launch, kernel);
+    if (code == CL_SUCCESS)
+      code = clEnqueueNDRangeKernel(queue, kernel, launch.dims, NULL, launch.global, launch.local,
+                                    i == 0 ? num_events : (chained ? 1 : 0),
+                                    i == 0 ? wait_list : (chained ? &previous : NULL), wanted ? &done : NULL);
+    if (previous != NULL)
+      clReleaseEvent(previous);
+    previous = NULL;
+    if (code != CL_SUCCESS)
+      break;
+    if (args->launch_events != NULL) {
+      args->launch_events[recorded] = done;
+      if ((last && event != NULL) || (!last && checked->out_of_order))
+        code = clRetainEvent(done);
+      if (code != CL_SUCCESS) { /* the one reference is the list's, released below */
+        ++recorded;
+        break;
+      }
+      ++recorded;
+    }
+    if (last && event != NULL)
+      *event = done;
+    else if (!last && checked->out_of_order)
+      previous = done;
+  }
+  if (code != CL_SUCCESS) {
+    for (uint32_t i = 0; i < recorded; ++i) {
+      clReleaseEvent(args->launch_events[i]);
+      args->launch_events[i] = NULL;
+    }
+    return clattni_fail(args->error, code, "enqueuing %s failed: %s", plan->choice.variant->name,
+                        clattn_status_text(code));
+  }
+  if (args->launch_events != NULL)
+    *args->num_launch_events = recorded;
+  return CLATTN_SUCCESS;
+}
+
+clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args,
+                             cl_uint num_events, const cl_event *wait_list, cl_event *event) {
+  clattni_checked checked;
+  clattni_kernel_set *set = NULL;
+  cl_mem own_workspace = NULL, workspace = NULL;
+  clattn_status status = CLATTN_SUCCESS;
+  if (event != NULL)
+    *event = NULL;
+  if (args == NULL)
+    return CLATTN_ERROR_NULL_POINTER;
+  if (args->struct_size != sizeof(*args))
+    return CLATTN_ERROR_STRUCT_SIZE;
+  clattni_clear(args->error);
+  if (args->num_launch_events != NULL)
+    *args->num_launch_events = 0;
+  if (plan == NULL || queue == NULL)
+    return clattni_fail(args->error, CLATTN_ERROR_NULL_POINTER, "%s is NULL", plan == NULL ? "plan" : "queue");
+  if ((num_events == 0) != (wait_list == NULL))
+    return clattni_fail(args->error, CL_INVALID_EVENT_WAIT_LIST, "num_events is %u, but wait_list is %sNULL",
+                        num_events, wait_list == NULL ? "" : "not ");
+  for (cl_uint i = 0; i < num_events; ++i) {
+    cl_context owner = NULL;
+    const cl_int code = clGetEventInfo(wait_list[i], CL_EVENT_CONTEXT, sizeof(owner), &owner, NULL);
+    if (code != CL_SUCCESS)
+      return clattni_fail(args->error, code, "asking event %u of wait_list for its context failed: %s", i,
+                          clattn_status_text(code));
+    if (owner != plan->context->cl)
+      return clattni_fail(args->error, CLATTN_ERROR_WRONG_CONTEXT,
+                          "event %u of wait_list is of another cl_context than the plan", i);
+  }
+  status = clattni_enqueue_check(plan, queue, args, &checked);
+  if (status != CLATTN_SUCCESS)
+    return status;
+  if (checked.list.count == 0) {
+    if (event != NULL)
+      status = clEnqueueMarkerWithWaitList(queue, num_events, wait_list, event);
+    return status == CLATTN_SUCCESS ? status
+                                    : clattni_fail(args->error, status, "clEnqueueMarkerWithWaitList failed: %s",
+                                                   clattn_status_text(status));
+  }
+
+  workspace = args->workspace.buffer;
+  if (workspace == NULL && checked.layout.bytes > 0) {
+    cl_int code = CL_SUCCESS;
+    own_workspace = clCreateBuffer(plan->context->cl, CL_MEM_READ_WRITE, (size_t)checked.layout.bytes, NULL, &code);
+    if (code != CL_SUCCESS) {
+      own_workspace = NULL;
+      status = clattni_fail(args->error, code, "making a workspace of %llu bytes failed: %s",
+                            (unsigned long long)checked.layout.bytes, clattn_status_text(code));
+      goto done;
+    }
+    workspace = own_workspace;
+  }
+  set = clattni_program_lend(&plan->context->programs, plan->program, &status);
+  if (set == NULL) {
+    clattni_fail(args->error, status, "making kernels failed: %s", clattn_status_text(status));
+    goto done;
+  }
+  status = emit(plan, queue, &checked, set, workspace, num_events, wait_list, event);
+
+done:
+  clattni_program_return(plan->program, set);
+  if (own_workspace != NULL)
+    clReleaseMemObject(own_workspace); /* the launches hold it until they are done */
+  return status;
+}
+
+clattn_status clattn_attention(clattn_context *context, cl_command_queue queue, const clattn_problem *problem,
+                               const clattn_args *args, cl_uint num_events, const cl_event *wait_list,
+                               cl_event *event) {
+  clattn_plan *plan = NULL;
+  if (event != NULL)
+    *event = NULL;
+  if (args == NULL)
+    return CLATTN_ERROR_NULL_POINTER;
+  if (args->struct_size != sizeof(*args))
+    return CLATTN_ERROR_STRUCT_SIZE;
+  clattn_status status = clattn_plan_create(context, problem, NULL, &plan, args->error);
+  if (status == CLATTN_SUCCESS)
+    status = clattn_enqueue(plan, queue, args, num_events, wait_list, event);
+  clattn_plan_release(plan);
+  return status;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an enqueue will launch, worked out with no OpenCL call: the list of kernel launches and the kernels' parameters. */
+#ifndef CLATTN_LAUNCH_H
+#define CLATTN_LAUNCH_H
+
+#include "clattn.h"
+#include "params.cl.h"
+#include "problem.h"
+#include "select.h"
+
+typedef struct clattni_launch {
+  clattni_entry entry;
+  uint32_t dims;
+  size_t global[2], local[2];
+  clattn_round round;  /* of the steps of a round */
+  int64_t first_entry; /* STAGE_LENGTHS: batch entries first_entry .. + count - 1 */
+  int32_t count;
+  int64_t depends_on; /* index of the launch that must be complete before; -1: none */
+} clattni_launch;
+
+/* The launches of an enqueue: a value, so that making one allocates nothing. */
+typedef struct clattni_launch_list {
+  const clattni_choice *choice;
+  const clattn_problem *problem; /* resolved */
+  clattni_sizes sizes;
+  clattni_layout layout;
+  int32_t staged;  /* 1: kernels read lengths and offset per batch entry */
+  int64_t staging; /* launches of STAGE_LENGTHS, first; then the rounds, then perhaps MAX_LOGIT_STEP */
+  int64_t count;
+} clattni_launch_list;
+
+void clattni_launch_list_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
+                              const clattni_layout *layout, int staged, clattni_launch_list *list);
+/* Launch number index, 0 <= index < count.  Launches are in an order that an in-order queue may run them in. */
+void clattni_launch_at(const clattni_launch_list *list, int64_t index, clattni_launch *launch);
+
+/* What of the parameters does not follow from the problem and the sizes. */
+typedef struct clattni_bases {
+  int64_t first[CLATTNI_SLOTS]; /* element index of each tensor's start in its buffer */
+  int64_t workspace;            /* likewise, in 4-byte words */
+  int64_t offset;               /* position of query row 0 where it is the same for all batch entries */
+  float scale, softcap;
+} clattni_bases;
+void clattni_launch_params(const clattni_launch_list *list, const clattni_bases *bases, clattn_params *params);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan.h"
+
+#include <string.h>
+
+#include "problem.h"
+#include "status.h"
+
+#define MAX_LINE 4096 /* of a problem */
+
+void clattn_support_init(clattn_support *support) {
+  if (support == NULL)
+    return;
+  memset(support, 0, sizeof(*support));
+  support->struct_size = sizeof(*support);
+}
+
+void clattn_plan_options_init(clattn_plan_options *options) {
+  if (options == NULL)
+    return;
+  memset(options, 0, sizeof(*options));
+  options->struct_size = sizeof(*options);
+}
+
+void clattn_plan_info_init(clattn_plan_info *info) {
+  if (info == NULL)
+    return;
+  memset(info, 0, sizeof(*info));
+  info->struct_size = sizeof(*info);
+}
+
+/* Checks, resolves and selects: what clattn_supported and plan creation share. */
+static clattn_status choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
+                            uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
+                            clattn_error *error) {
+  const clattn_status status = clattn_problem_check(problem, error);
+  if (status != CLATTN_SUCCESS)
+    return status;
+  clattni_problem_resolve(problem, resolved);
+  clattni_request request = {.problem = resolved,
+                             .device = &context->info,
+                             .variant = variant != NULL ? variant : context->variant,
+                             .forbidden_count = context->forbidden_count,
+                             .workspace_cap = workspace_cap};
+  for (uint32_t i = 0; i < context->forbidden_count; ++i)
+    request.forbidden[i] = context->forbidden[i];
+  return clattni_select(&request, choice, error);
+}
+
+clattn_status clattn_supported(clattn_context *context, const clattn_problem *problem, const char *variant,
+                               clattn_support *support) {
+  clattn_problem resolved;
+  clattni_choice choice;
+  clattn_error error;
+  if (context == NULL || support == NULL)
+    return CLATTN_ERROR_NULL_POINTER;
+  if (support->struct_size != sizeof(*support))
+    return CLATTN_ERROR_STRUCT_SIZE;
+  clattn_support_init(support);
+  clattn_error_init(&error);
+  support->status = choose(context, problem, variant, 0, &resolved, &choice, &error);
+  if (support->status == CLATTN_SUCCESS &&
+      clattni_program_refused(&context->programs, choice.variant->file, choice.options))
+    support->status =
+        clattni_fail(&error, CL_BUILD_PROGRAM_FAILURE, "variant %s: the device's compiler refused its kernels before",
+                     choice.variant->name);
+  if (support->status == CLATTN_SUCCESS) {
+    support->variant = choice.variant->name;
+    memcpy(support->reason, choice.why, sizeof(choice.why));
+  } else {
+    memcpy(support->reason, error.message, sizeof(support->reason));
+  }
+  return support->status;
+}
+
+static clattn_status check_options(const clattn_plan_options *options, clattn_error *error) {
+  if (options->struct_size != sizeof(*options))
+    return clattni_fail(error, CLATTN_ERROR_STRUCT_SIZE,
+                        "clattn_plan_options.struct_size is %zu, not %zu: call clattn_plan_options_init",
+                        options->struct_size, sizeof(*options));
+  for (size_t i = 0; i < sizeof(options->reserved) / sizeof(options->reserved[0]); ++i)
+    if (options->reserved[i] != 0)
+      return clattni_fail(error, CLATTN_ERROR_RESERVED, "clattn_plan_options.reserved[%zu] is %u, not 0", i,
+                          options->reserved[i]);
+  if (options->check_contents != 0)
+    return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "check_contents is not supported yet");
+  return CLATTN_SUCCESS;
+}
+
+clattn_status clattn_plan_create(clattn_context *context, const clattn_problem *problem,
+                                 const clattn_plan_options *options, clattn_plan **out, clattn_error *error) {
+  clattn_problem resolved;
+  clattni_choice choice;
+  clattn_plan *plan = NULL;
+  clattni_program *program = NULL;
+  double seconds = 0;
+  char line[MAX_LINE];
+  const char *names[CLATTNI_ENTRIES];
+  clattn_error own;
+  clattn_error_init(&own);
+  if (error == NULL || error->struct_size != sizeof(*error))
+    error = &own; /* the log wants the message too */
+  clattni_clear(error);
+  if (out == NULL)
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "out is NULL");
+  *out = NULL;
+  if (context == NULL)
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "context is NULL");
+  clattn_status status = options != NULL ? check_options(options, error) : CLATTN_SUCCESS;
+  if (status == CLATTN_SUCCESS)
+    status = choose(context, problem, options != NULL ? options->variant : NULL,
+                    options != NULL ? options->workspace_cap : 0, &resolved, &choice, error);
+  if (status == CLATTN_SUCCESS) {
+    for (int i = 0; i < CLATTNI_ENTRIES; ++i)
+      names[i] = choice.variant->kernels[i].name;
+    status = clattni_program_get(&context->programs, choice.variant->file, choice.options, names, CLATTNI_ENTRIES,
+                                 &program, &seconds, error);
+  }
+  if (status != CLATTN_SUCCESS) {
+    clattni_context_log(context, CLATTN_LOG_ERROR, "no plan: %s: %s", clattn_status_name(status), error->message);
+    return status;
+  }
+  plan = clattni_alloc(&context->allocator, sizeof(*plan));
+  if (plan == NULL) {
+    clattni_context_log(context, CLATTN_LOG_ERROR, "no plan: no host memory");
+    return clattni_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no host memory for a plan");
+  }
+  clattni_context_retain(context);
+  plan->context = context;
+  plan->asked = *problem;
+  plan->problem = resolved;
+  plan->choice = choice;
+  plan->program = program;
+  plan->build_seconds = seconds;
+  atomic_init(&plan->line, NULL);
+  clattni_clear(error);
+  if (context->log != NULL && clattn_problem_format(problem, line, sizeof(line), NULL) == CLATTN_SUCCESS)
+    clattni_context_log(context, CLATTN_LOG_INFO, "plan: %s: %s", choice.variant->name, line);
+  *out = plan;
+  return CLATTN_SUCCESS;
+}
+
+void clattn_plan_release(clattn_plan *plan) {
+  if (plan == NULL)
+    return;
+  clattn_context *context = plan->context;
+  clattni_free(&context->allocator, atomic_load(&plan->line));
+  clattni_free(&context->allocator, plan);
+  clattn_context_release(context);
+}
+
+/* Bytes of a tensor's elements, each counted once however often strides of 0 repeat it. */
+static uint64_t tensor_bytes(const clattn_problem *problem, const clattni_sizes *sizes, clattni_slot slot) {
+  int64_t shape[4], stride[4];
+  uint64_t elements = 1;
+  clattni_slot_shape(problem, sizes, slot, shape);
+  clattni_slot_strides(problem, sizes, slot, stride);
+  for (int axis = 0; axis < 4; ++axis)
+    elements *= shape[axis] > 1 && stride[axis] == 0 ? 1 : (uint64_t)shape[axis];
+  return elements * clattni_slot_element_bytes(problem, slot);
+}
+
+/* The plan's problem line.  Threads that ask at once may each write it; the first one's stays. */
+static clattn_status line_of(const clattn_plan *plan, const char **out) {
+  clattn_plan *mutable_plan = (clattn_plan *)plan; /* only the line, only once */
+  const clattni_allocator *allocator = &plan->context->allocator;
+  char text[MAX_LINE], *first = NULL, *line = NULL;
+  size_t length = 0;
+  *out = atomic_load(&mutable_plan->line);
+  if (*out != NULL)
+    return CLATTN_SUCCESS;
+  const clattn_status status = clattn_problem_format(&plan->asked, text, sizeof(text), &length);
+  if (status != CLATTN_SUCCESS)
+    return status;
+  line = clattni_copy_text(allocator, text, length);
+  if (line == NULL)
+    return CLATTN_ERROR_OUT_OF_MEMORY;
+  if (!atomic_compare_exchange_strong(&mutable_plan->line, &first, line)) {
+    clattni_free(allocator, line);
+    line = first;
+  }
+  *out = line;
+  return CLATTN_SUCCESS;
+}
+
+clattn_status clattn_plan_get_info(const clattn_plan *plan, clattn_plan_info *info) {
+  clattni_layout layout;
+  if (plan == NULL || info == NULL)
+    return CLATTN_ERROR_NULL_POINTER;
+  if (info->struct_size != sizeof(*info))
+    return CLATTN_ERROR_STRUCT_SIZE;
+  const clattn_problem *problem = &plan->problem;
+  const clattni_sizes bounds = {problem->batch, problem->q_len, problem->k_len};
+  if (!clattni_layout_make(&plan->choice, problem, &bounds, plan->choice.workspace_bytes, &layout))
+    return CLATTN_ERROR_INTERNAL;
+  clattn_plan_info_init(info);
+  info->variant = plan->choice.variant->name;
+  info->why = plan->choice.why;
+  const clattn_status status = line_of(plan, &info->line);
+  if (status != CLATTN_SUCCESS)
+    return status;
+  info->workspace_bytes = plan->choice.workspace_bytes;
+  info->launches = layout.launches > UINT32_MAX ? UINT32_MAX : (uint32_t)layout.launches;
+  info->tile_q = (uint32_t)plan->choice.rows;
+  info->tile_k = (uint32_t)plan->choice.keys_per_chunk;
+  info->splits = 1;
+  info->row_blocks = layout.rounds > UINT32_MAX ? UINT32_MAX : (uint32_t)layout.rounds;
+  info->pairs = clattni_count_pairs(problem, &bounds);
+  info->flops = 2 * info->pairs * (uint64_t)(problem->qk_dim + problem->v_dim);
+  for (int slot = 0; slot < CLATTNI_SLOTS; ++slot)
+    if (clattni_slot_used(problem, (clattni_slot)slot))
+      info->bytes += tensor_bytes(problem, &bounds, (clattni_slot)slot);
+  info->build_seconds = plan->build_seconds;
+  return CLATTN_SUCCESS;
+}
+
+clattn_status clattn_prebuild(clattn_context *context, const clattn_problem *problems, size_t count,
+                              int (*progress)(void *user, size_t done, size_t count), void *user, clattn_error *error) {
+  clattni_clear(error);
+  if (context == NULL || (problems == NULL && count > 0))
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "%s is NULL", context == NULL ? "context" : "problems");
+  for (size_t i = 0; i < count; ++i) {
+    clattn_plan *plan = NULL;
+    const clattn_status status = clattn_plan_create(context, &problems[i], NULL, &plan, error);
+    clattn_plan_release(plan);
+    if (status != CLATTN_SUCCESS)
+      return status;
+    if (progress != NULL && progress(user, i + 1, count) == 0)
+      break;
+  }
+  return CLATTN_SUCCESS;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "select.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "params.cl.h"
+#include "status.h"
+
+#define SLOT(slot) (CLATTNI_ARG_SLOT + (slot))
+
+/* Both bodies of the pipeline take the same arguments. */
+static const clattni_kernel three_step_kernels[CLATTNI_ENTRIES] = {
+    [CLATTNI_STAGE_LENGTHS] = {"stage_lengths", {CLATTNI_ARG_CHUNK, CLATTNI_ARG_WORKSPACE}},
+    [CLATTNI_SCORE] = {"scores",
+                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_BIAS),
+                        SLOT(CLATTNI_KEEP_MASK), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_SCORES)}},
+    [CLATTNI_TILE_MAXIMUM] = {"tile_maximum", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, CLATTNI_ARG_WORKSPACE}},
+    [CLATTNI_SOFTMAX] = {"softmax",
+                         {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE,
+                          SLOT(CLATTNI_LSE), SLOT(CLATTNI_SCORES)}},
+    [CLATTNI_WEIGHTED_SUM] = {"weighted_sum",
+                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_V), CLATTNI_ARG_WORKSPACE,
+                               CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_O)}},
+    [CLATTNI_MAX_LOGIT_STEP] = {"max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}},
+};
+
+static const clattni_kernel flash_kernels[CLATTNI_ENTRIES] = {
+    [CLATTNI_STAGE_LENGTHS] = {"stage_lengths", {CLATTNI_ARG_CHUNK, CLATTNI_ARG_WORKSPACE}},
+    [CLATTNI_FLASH] = {"flash",
+                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_V),
+                        SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE,
+                        SLOT(CLATTNI_O), SLOT(CLATTNI_LSE), SLOT(CLATTNI_SCORES)}},
+    [CLATTNI_MAX_LOGIT_STEP] = {"max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}},
+};
+
+/* The table.  Selection takes the first row that fits and suits the device. */
+static const clattni_variant variants[] = {
+    {"flash-cpu-vector", "fused",
+     "one pass over the keys with online softmax, for CPU devices: query rows in vector lanes", "flash_cpu_vector",
+     CLATTNI_SHAPE_LANES, 1, flash_kernels},
+    {"three-step-cpu", "three-step", "scores, softmax, weighted sum for CPU devices: query rows in vector lanes",
+     "three_step_cpu", CLATTNI_SHAPE_LANES, 0, three_step_kernels},
+    {"three-step", "three-step", "scores, softmax, weighted sum through local-memory tiles, any OpenCL 1.2 device",
+     "three_step", CLATTNI_SHAPE_TILES, 0, three_step_kernels},
+};
+
+const clattni_variant *clattni_variant_at(uint32_t index) {
+  return index < sizeof(variants) / sizeof(variants[0]) ? &variants[index] : NULL;
+}
+
+const char *clattn_variant_name(uint32_t index) {
+  const clattni_variant *variant = clattni_variant_at(index);
+  return variant != NULL ? variant->name : NULL;
+}
+
+const char *clattn_variant_summary(uint32_t index) {
+  const clattni_variant *variant = clattni_variant_at(index);
+  return variant != NULL ? variant->summary : NULL;
+}
+
+#define REGION 16 /* words: regions of the workspace start on 64-byte boundaries */
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return a / b + (a % b != 0);
+}
+
+static int64_t round_up(int64_t a, int64_t multiple) {
+  return ceil_div(a, multiple) * multiple;
+}
+
+int clattni_uses_lengths(const clattn_problem *resolved) {
+  return resolved->q_length_mode == CLATTN_LENGTH_PER_BATCH || resolved->k_length_mode == CLATTN_LENGTH_PER_BATCH ||
+         resolved->offset_mode == CLATTN_OFFSET_VALUE || resolved->offset_mode == CLATTN_OFFSET_PER_BATCH;
+}
+
+/* Words that a round of so many tiles takes; sets where its regions start, after the fixed ones. */
+static int64_t place_round(const clattni_choice *choice, const clattn_problem *resolved, int64_t tiles,
+                           clattni_layout *layout) {
+  const int maxima = (resolved->outputs & CLATTN_OUT_MAX_LOGIT) != 0;
+  layout->partial = layout->stats + round_up(tiles * choice->rows, REGION);
+  layout->scores = layout->partial + (maxima ? round_up(tiles * layout->key_chunks, REGION) : 0);
+  return layout->scores + tiles * choice->rows * layout->k_stored;
+}
+
+static void choose_steps(const clattni_choice *choice, const clattn_problem *resolved, clattni_layout *layout) {
+  const uint32_t outputs = resolved->outputs;
+  const int weights = (outputs & CLATTN_OUT_SCORES) && resolved->stage == CLATTN_STAGE_WEIGHTS;
+  if (choice->variant->fused) {
+    layout->steps[layout->steps_per_round++] = CLATTNI_FLASH;
+    return;
+  }
+  layout->steps[layout->steps_per_round++] = CLATTNI_SCORE;
+  if (outputs & CLATTN_OUT_MAX_LOGIT)
+    layout->steps[layout->steps_per_round++] = CLATTNI_TILE_MAXIMUM;
+  if ((outputs & (CLATTN_OUT_O | CLATTN_OUT_LSE)) || weights)
+    layout->steps[layout->steps_per_round++] = CLATTNI_SOFTMAX;
+  if (outputs & CLATTN_OUT_O)
+    layout->steps[layout->steps_per_round++] = CLATTNI_WEIGHTED_SUM;
+}
+
+int clattni_layout_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
+                        uint64_t budget, clattni_layout *layout) {
+  const int maxima = (resolved->outputs & CLATTN_OUT_MAX_LOGIT) != 0;
+  memset(layout, 0, sizeof(*layout));
+  layout->tiles_per_head = ceil_div(sizes->q_len, choice->rows);
+  layout->total_tiles = sizes->batch * resolved->q_heads * layout->tiles_per_head;
+  layout->k_stored = round_up(sizes->k_len, choice->key_multiple);
+  layout->key_chunks = sizes->k_len > 0 ? ceil_div(sizes->k_len, choice->keys_per_chunk) : 1;
+  choose_steps(choice, resolved, layout);
+  if (layout->total_tiles > 0 && clattni_uses_lengths(resolved))
+    layout->staging = ceil_div(sizes->batch, CLATTN_LENGTHS_PER_LAUNCH);
+  layout->launches = layout->staging + (maxima && sizes->batch > 0);
+
+  layout->maxima = clattni_uses_lengths(resolved) ? round_up(3 * sizes->batch, REGION) : 0;
+  layout->stats = layout->maxima + (maxima ? round_up(layout->total_tiles, REGION) : 0);
+  if (layout->total_tiles == 0) {
+    layout->partial = layout->scores = layout->stats;
+    layout->bytes = (uint64_t)layout->stats * 4;
+    return layout->bytes <= budget;
+  }
+  if (choice->variant->fused) { /* all tiles at once: they leave nothing in the workspace but their maxima */
+    layout->tiles_per_round = layout->total_tiles;
+    layout->rounds = 1;
+    layout->launches += layout->steps_per_round;
+    layout->partial = layout->scores = layout->stats;
+    layout->bytes = (uint64_t)layout->stats * 4;
+    return layout->bytes <= budget;
+  }
+  const int64_t words = budget / 4 > INT64_MAX ? INT64_MAX : (int64_t)(budget / 4);
+  const int64_t per_tile = choice->rows + (maxima ? layout->key_chunks : 0) + choice->rows * layout->k_stored;
+  int64_t tiles = words > layout->stats ? (words - layout->stats) / per_tile : 0;
+  if (tiles > layout->total_tiles)
+    tiles = layout->total_tiles;
+  /* regions are padded, which may cost the last tiles */
+  while (tiles > 0 && place_round(choice, resolved, tiles, layout) > words)
+    --tiles;
+  const int fits = tiles > 0;
+  if (!fits)
+    tiles = 1;
+  layout->tiles_per_round = tiles;
+  layout->rounds = ceil_div(layout->total_tiles, tiles);
+  layout->launches += layout->rounds * layout->steps_per_round;
+  layout->bytes = (uint64_t)place_round(choice, resolved, tiles, layout) * 4;
+  return fits;
+}
+
+/* Head-dimension classes of the lane kernels: what a tile of queries takes of private memory.  0: above the largest. */
+static int dim_class(int64_t dim) {
+  static const int classes[] = {32, 64, 128, 256, 1024};
+  for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); ++i)
+    if (dim <= classes[i])
+      return classes[i];
+  return 0;
+}
+
+/* Register blocks that fill the registers of a vector width: 32 registers with 512 bits, 16 below. */
+static int choose_lanes(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
+  const clattn_device_info *device = request->device;
+  const int64_t qk_dim = request->problem->qk_dim, v_dim = request->problem->v_dim;
+  const int fused = choice->variant->fused;
+  const int dim = fused ? dim_class(qk_dim > v_dim ? qk_dim : v_dim) : qk_dim <= 256 ? 256 : 1024;
+  if (dim == 0) {
+    clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
+                 "variant %s takes head dimensions up to 1024; qk_dim is %lld, v_dim %lld", choice->variant->name,
+                 (long long)qk_dim, (long long)v_dim);
+    return 0;
+  }
+  const int lanes = device->native_float_width >= 16 ? 16 : device->native_float_width >= 8 ? 8 : 4;
+  const int vectors = 3, keys = lanes == 16 ? 8 : 4;
+  choice->rows = lanes * vectors;
+  choice->key_multiple = keys;
+  choice->keys_per_chunk = fused ? CLATTN_KEY_BLOCK : 1024;
+  choice->dim_chunk = 256;
+  choice->gx = choice->gy = 1;
+  snprintf(choice->options, sizeof(choice->options),
+           "-DCLATTN_LANES=%d -DCLATTN_MQ=%d -DCLATTN_NK=%d -DCLATTN_ND=%d -DCLATTN_DIM=%d", lanes, vectors, keys, keys,
+           dim);
+  return 1;
+}
+
+/* Bytes of local memory that a work-group of gx * gy items of kernels/three_step.cl declares. */
+static uint64_t tile_local_bytes(int gx, int gy) {
+  return 4u * (16u * (8u * (unsigned)gy + 1u) + 16u * (4u * (unsigned)gx + 1u) + (unsigned)(gx * gy));
+}
+
+static int choose_tiles(const clattn_device_info *device, clattni_choice *choice, clattn_error *error) {
+  int gx = 16, gy = 8;
+  if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < tile_local_bytes(gx, gy)) {
+    gx = 8;
+    gy = 4;
+  }
+  if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < tile_local_bytes(gx, gy)) {
+    clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
+                 "variant three-step needs work-groups of %d items and %u bytes of local memory; the device has %u and "
+                 "%llu",
+                 gx * gy, (unsigned)tile_local_bytes(gx, gy), device->max_work_group,
+                 (unsigned long long)device->local_bytes);
+    return 0;
+  }
+  choice->rows = 8 * gy;
+  choice->key_multiple = 16;
+  choice->keys_per_chunk = choice->dim_chunk = 4 * gx;
+  choice->gx = gx;
+  choice->gy = gy;
+  snprintf(choice->options, sizeof(choice->options), "-DCLATTN_GX=%d -DCLATTN_GY=%d -DCLATTN_EPILOGUE=%d", gx, gy,
+           (device->type & CL_DEVICE_TYPE_CPU) != 0 ? 1 : 8);
+  return 1;
+}
+
+/* Workspace that a plan takes without a cap: a CPU's score tiles stay in its caches, other devices get room for many
+ * work-groups; and every compute unit gets some tiles, where memory is no object. */
+static uint64_t usual_budget(const clattni_request *request, const clattni_choice *choice,
+                             const clattni_sizes *bounds) {
+  const uint64_t most = (uint64_t)1 << 30, limit = request->device->max_alloc_bytes;
+  const uint64_t tile = (uint64_t)choice->rows * 4 * ((uint64_t)bounds->k_len + 64);
+  const uint64_t tiles = 4 * (uint64_t)request->device->compute_units;
+  const uint64_t wanted = tile > most / tiles ? most : tile * tiles;
+  const uint64_t usual = choice->variant->shape == CLATTNI_SHAPE_LANES ? (uint64_t)16 << 20 : (uint64_t)256 << 20;
+  const uint64_t budget = usual > wanted ? usual : wanted;
+  return budget < limit ? budget : limit;
+}
+
+/* Whether the row can take the problem on the device at all; fills the tile on success. */
+static clattn_status try_variant(const clattni_request *request, const clattni_variant *variant, clattni_choice *choice,
+                                 clattn_error *error) {
+  const clattn_device_info *device = request->device;
+  const clattni_sizes bounds = {request->problem->batch, request->problem->q_len, request->problem->k_len};
+  memset(choice, 0, sizeof(*choice));
+  choice->variant = variant;
+  for (uint32_t i = 0; i < request->forbidden_count; ++i)
+    if (strcmp(request->forbidden[i], variant->name) == 0 || strcmp(request->forbidden[i], variant->family) == 0)
+      return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
+                          "variant %s is forbidden by the context's config_text (%s)", variant->name,
+                          request->forbidden[i]);
+  const uint32_t parameters = (uint32_t)(sizeof(clattn_params) + sizeof(clattn_round) + 8 * CLATTNI_MAX_KERNEL_ARGS);
+  if (device->max_parameter_bytes < parameters)
+    return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
+                        "variant %s needs %u bytes of kernel arguments; the device allows %u", variant->name,
+                        parameters, device->max_parameter_bytes);
+  if (variant->shape == CLATTNI_SHAPE_LANES ? !choose_lanes(request, choice, error)
+                                            : !choose_tiles(device, choice, error))
+    return CLATTN_ERROR_VARIANT_UNFIT;
+
+  if (bounds.batch * request->problem->q_heads > INT32_MAX ||
+      ceil_div(bounds.q_len, choice->rows) > INT32_MAX / (bounds.batch * request->problem->q_heads + 1))
+    return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
+                        "variant %s: batch %lld * q_heads %lld * q_len %lld is more row tiles than a grid can count",
+                        variant->name, (long long)bounds.batch, (long long)request->problem->q_heads,
+                        (long long)bounds.q_len);
+  const uint64_t limit = device->max_alloc_bytes;
+  const int capped = request->workspace_cap != 0 && request->workspace_cap <= limit;
+  const uint64_t budget = request->workspace_cap == 0 ? usual_budget(request, choice, &bounds)
+                          : capped                    ? request->workspace_cap
+                                                      : limit;
+  clattni_layout layout;
+  int fits = clattni_layout_make(choice, request->problem, &bounds, budget, &layout);
+  if (!fits && !capped && layout.bytes <= limit)
+    fits = clattni_layout_make(choice, request->problem, &bounds, layout.bytes, &layout);
+  if (!fits)
+    return clattni_fail(error, CLATTN_ERROR_WORKSPACE_TOO_SMALL,
+                        "variant %s needs at least %llu bytes of workspace, for %s of %d rows; %s is %llu",
+                        variant->name, (unsigned long long)layout.bytes,
+                        variant->fused ? "lengths and the maxima of its tiles" : "one tile", choice->rows,
+                        capped ? "the workspace cap" : "the device's largest buffer",
+                        (unsigned long long)(capped ? request->workspace_cap : limit));
+  choice->workspace_bytes = layout.bytes;
+  return CLATTN_SUCCESS;
+}
+
+/* Which rows selection takes of its own accord. */
+static int suits(const clattni_variant *variant, const clattn_device_info *device) {
+  const int cpu = (device->type & CL_DEVICE_TYPE_CPU) != 0;
+  return variant->shape == CLATTNI_SHAPE_LANES ? cpu || device->max_work_group < 32 : 1;
+}
+
+/* A kill switch with a slip of the pen would forbid nothing: names are checked.  "matrix" names a family to come. */
+static int is_forbiddable(const char *name) {
+  for (uint32_t i = 0; clattni_variant_at(i) != NULL; ++i)
+    if (strcmp(name, variants[i].name) == 0 || strcmp(name, variants[i].family) == 0)
+      return 1;
+  return strcmp(name, "matrix") == 0;
+}
+
+/* All names with commas between them, as many as fit. */
+static void name_variants(char *names, size_t capacity) {
+  size_t length = 0;
+  names[0] = 0;
+  for (uint32_t i = 0; clattni_variant_at(i) != NULL; ++i) {
+    const int more = snprintf(names + length, capacity - length, "%s%s", i > 0 ? ", " : "", variants[i].name);
+    if (more < 0 || (size_t)more >= capacity - length)
+      return;
+    length += (size_t)more;
+  }
+}
+
+clattn_status clattni_select(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
+  const uint32_t count = (uint32_t)(sizeof(variants) / sizeof(variants[0]));
+  clattn_status first = CLATTN_SUCCESS;
+  clattn_error skipped; /* why the first row that suits was not taken */
+  if (!request->device->little_endian)
+    return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "big-endian devices are not supported yet");
+  for (uint32_t i = 0; i < request->forbidden_count; ++i)
+    if (!is_forbiddable(request->forbidden[i]))
+      return clattni_fail(error, CLATTN_ERROR_TEXT, "config_text: forbid=%.60s names no variant and no family",
+                          request->forbidden[i]);
+  if (request->variant != NULL) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (strcmp(variants[i].name, request->variant) != 0)
+        continue;
+      const clattn_status status = try_variant(request, &variants[i], choice, error);
+      if (status == CLATTN_SUCCESS)
+        snprintf(choice->why, sizeof(choice->why), "%s: asked for by name", variants[i].name);
+      return status;
+    }
+    char names[256];
+    name_variants(names, sizeof(names));
+    return clattni_fail(error, CLATTN_ERROR_UNKNOWN_VARIANT, "no variant is called '%.60s'; there are %s",
+                        request->variant, names);
+  }
+  clattn_error_init(&skipped);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!suits(&variants[i], request->device))
+      continue;
+    const clattn_status status = try_variant(request, &variants[i], choice, first == CLATTN_SUCCESS ? &skipped : NULL);
+    if (status == CLATTN_SUCCESS) {
+      snprintf(choice->why, sizeof(choice->why), "%s: the first variant of the table that suits %s%s%.120s",
+               variants[i].name, (request->device->type & CL_DEVICE_TYPE_CPU) != 0 ? "a CPU device" : "this device",
+               first != CLATTN_SUCCESS ? " and takes the problem; " : "", skipped.message);
+      return status;
+    }
+    if (first == CLATTN_SUCCESS)
+      first = status;
+  }
+  return clattni_fail(error, first, "%s", skipped.message);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of variants, and the pure function that picks a row: (problem, device facts, options) -> row, tile, workspace,
+ * reason.  No OpenCL call, no memory, no state. */
+#ifndef CLATTN_SELECT_H
+#define CLATTN_SELECT_H
+
+#include "clattn.h"
+#include "problem.h"
+
+/* Kernels of a variant, in launch order. */
+typedef enum clattni_entry {
+  CLATTNI_STAGE_LENGTHS,
+  CLATTNI_SCORE,
+  CLATTNI_TILE_MAXIMUM,
+  CLATTNI_SOFTMAX,
+  CLATTNI_WEIGHTED_SUM,
+  CLATTNI_FLASH,
+  CLATTNI_MAX_LOGIT_STEP,
+  CLATTNI_ENTRIES
+} clattni_entry;
+
+/* What a kernel's arguments are; values from ARG_SLOT on are the tensor of that slot. */
+enum {
+  CLATTNI_ARG_END = 0,
+  CLATTNI_ARG_PARAMS,    /* clattn_params by value */
+  CLATTNI_ARG_ROUND,     /* clattn_round by value */
+  CLATTNI_ARG_CHUNK,     /* clattn_lengths by value */
+  CLATTNI_ARG_WORKSPACE, /* its buffer */
+  CLATTNI_ARG_SLOT
+};
+#define CLATTNI_MAX_KERNEL_ARGS 13
+
+typedef struct clattni_kernel {
+  const char *name;
+  int args[CLATTNI_MAX_KERNEL_ARGS];
+} clattni_kernel;
+
+/* How a variant's grids are laid out. */
+typedef enum clattni_shape {
+  CLATTNI_SHAPE_LANES, /* work-group size 1, rows in vector lanes */
+  CLATTNI_SHAPE_TILES  /* work-groups of gx * gy items, 8 rows x 4 columns each */
+} clattni_shape;
+
+typedef struct clattni_variant {
+  const char *name;
+  const char *family; /* for forbid= */
+  const char *summary;
+  const char *file; /* of kernels/, without .cl */
+  clattni_shape shape;
+  int fused;                     /* 1: one pass over the keys, no scores in the workspace */
+  const clattni_kernel *kernels; /* CLATTNI_ENTRIES; those without a name are not there */
+} clattni_variant;
+
+const clattni_variant *clattni_variant_at(uint32_t index); /* NULL past the end */
+
+#define CLATTNI_MAX_FORBIDDEN 8
+typedef struct clattni_request {
+  const clattn_problem *problem; /* resolved */
+  const clattn_device_info *device;
+  const char *variant;                          /* forced, or NULL */
+  const char *forbidden[CLATTNI_MAX_FORBIDDEN]; /* names or families */
+  uint32_t forbidden_count;
+  uint64_t workspace_cap; /* 0: a default that suits the device */
+} clattni_request;
+
+typedef struct clattni_choice {
+  const clattni_variant *variant;
+  int32_t rows;           /* query rows of a tile */
+  int32_t key_multiple;   /* stored keys are rounded up to it */
+  int32_t keys_per_chunk; /* keys that one work-group of `scores` does */
+  int32_t dim_chunk;      /* value elements that one work-group of `weighted_sum` does */
+  int32_t gx, gy;         /* work-group of the tile shape */
+  uint64_t workspace_bytes;
+  char options[120]; /* compiler options */
+  char why[256];
+} clattni_choice;
+
+clattn_status clattni_select(const clattni_request *request, clattni_choice *choice, clattn_error *error);
+
+/* How a choice uses a workspace of `budget` bytes at given sizes: regions in 4-byte words from its start, each on a 64-byte
+ * boundary, and how many row tiles fit into a round.  Returns 0 if not even one tile fits; `bytes` is then what one takes.
+ * Smaller sizes never need more than larger ones. */
+typedef struct clattni_layout {
+  int64_t tiles_per_head, total_tiles, tiles_per_round, rounds;
+  int64_t key_chunks, k_stored;
+  int64_t lengths, maxima, stats, partial, scores; /* first words */
+  uint64_t bytes;
+  int64_t staging;        /* launches that stage per-batch lengths, if the enqueue brings any */
+  clattni_entry steps[4]; /* of each round */
+  int32_t steps_per_round;
+  int64_t launches; /* at most: staging, rounds and the final maximum */
+} clattni_layout;
+int clattni_layout_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
+                        uint64_t budget, clattni_layout *layout);
+
+/* 1 if an enqueue may bring lengths or offsets per batch entry: then the workspace has room to stage them. */
+int clattni_uses_lengths(const clattn_problem *resolved);
+
+#endif
