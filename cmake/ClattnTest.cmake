@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+# clattn_program(NAME SOURCES FILE... [LIBRARIES TARGET...] [DEFINITIONS ...] [INCLUDES FOLDER...])
+#   a test program in tests/ with this project's settings.
+# clattn_test(NAME COMMAND ... LABELS LABEL... [TIMEOUT SECONDS] [ENVIRONMENT VARIABLE=VALUE...] [PASS REGEX])
+#   a ctest slot.  PoCL keeps built kernels per slot, warm between runs, and no slot waits for another one's lock.
+
+function(clattn_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;DEFINITIONS;INCLUDES" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  clattn_own_target(${name})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} ${CLATTN_LIBM})
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
+  target_include_directories(${name} PRIVATE ${arg_INCLUDES})
+endfunction()
+
+function(clattn_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT;PASS" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
+  set(cache ${PROJECT_BINARY_DIR}/pocl-cache/${name})
+  file(MAKE_DIRECTORY ${cache})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set(environment POCL_CACHE_DIR=${cache} ${arg_ENVIRONMENT})
+  if(CLATTN_SANITIZE)
+    # PoCL and LLVM keep memory until the process ends; anything that clattn itself loses still counts.
+    list(APPEND environment
+      "LSAN_OPTIONS=suppressions='${PROJECT_SOURCE_DIR}/tests/lsan.supp':print_suppressions=0"
+      "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1" "OCL_ICD_DEEPBIND=0")
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${arg_LABELS}"
+    TIMEOUT ${arg_TIMEOUT}
+    ENVIRONMENT "${environment}"
+    ENVIRONMENT_MODIFICATION POCL_MAX_PTHREAD_COUNT=unset:)
+  if(arg_PASS)
+    set_tests_properties(${name} PROPERTIES PASS_REGULAR_EXPRESSION "${arg_PASS}")
+  endif()
+endfunction()
