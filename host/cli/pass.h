@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One plan and one run of it: inputs on the device, outputs mapped for reading. */
+#ifndef CLATTN_CLI_PASS_H
+#define CLATTN_CLI_PASS_H
+
+#include "device.h"
+#include "request.h"
+
+typedef struct cli_buffers {
+  cl_mem input[CLI_INPUTS];
+} cli_buffers;
+
+/* The one copy that an input sees: from the mapped file into the buffer. */
+int cli_buffers_make(const cli_session *session, const cli_request *request, cli_buffers *out);
+void cli_buffers_release(cli_buffers *buffers);
+
+enum { CLI_O, CLI_LSE, CLI_SCORES, CLI_MAX_LOGIT, CLI_OUTPUTS };
+
+typedef struct cli_result {
+  int64_t shape[4], stride[4]; /* (batch, head, row, element); missing axes are 1 */
+  const float *data;           /* mapped; NULL when this pass did not compute it */
+  cl_mem buffer;               /* private */
+} cli_result;
+
+typedef struct cli_pass {
+  clattn_problem problem; /* with this pass's outputs and stage */
+  clattn_plan *plan;
+  clattn_plan_info info; /* its texts live as long as the plan */
+  double seconds;        /* from enqueue to the end of the last kernel */
+  cli_result result[CLI_OUTPUTS];
+} cli_pass;
+
+/* The plan and the memory of its outputs (CLATTN_OUT_ bits): what can't be computed is refused here, before there are
+ * inputs. */
+int cli_pass_plan(const cli_session *session, const clattn_problem *problem, uint32_t outputs, clattn_stage stage,
+                  const char *variant, uint64_t workspace_cap, cli_pass *out);
+int cli_pass_run(const cli_session *session, const cli_request *request, const cli_buffers *buffers, cli_pass *pass);
+/* An all-zero pass is accepted. */
+void cli_pass_close(const cli_session *session, cli_pass *pass);
+
+typedef struct cli_statistics {
+  double least, most, mean; /* over the numbers that are neither NaN nor infinite; NaN when there are none */
+  uint64_t count, not_finite;
+} cli_statistics;
+void cli_result_statistics(const cli_result *result, cli_statistics *out);
+
+#endif

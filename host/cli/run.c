@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clattn run: attention on arrays from files, text or a seed. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "heatmap.h"
+#include "outputs.h"
+#include "pass.h"
+#include "report.h"
+#include "request.h"
+#include "verify.h"
+
+static const char help[] =
+    "usage: clattn run --q F --k F --v F [options]\n"
+    "       clattn run --problem LINE [--seed N] [options]\n"
+    "\n"
+    "Computes attention through OpenCL.  Without --out it prints a summary and, for up to 32 queries and keys, a heat\n"
+    "map of the weights of one head.\n"
+    "\n"
+    "inputs\n"
+    "  --q, --k, --v F     f4 arrays of rank 2 to 4: (batch, heads, rows, dim), missing leading axes are 1.  F is an\n"
+    "                      .npy file (C or Fortran order), a .csv or .txt file, or text such as \"1 0; 0 1\"\n"
+    "  --layout L          bhsd (default), or bshd: (batch, rows, heads, dim) for q, k, v and the output, from rank 3 "
+    "on\n"
+    "  --bias F            f4, rank 1 to 4, added to the scores; broadcasts to (batch, heads, queries, keys)\n"
+    "  --keep-mask F       b1 or u1, rank 1 to 4, likewise; non-zero = attend\n"
+    "  --k-lengths F       i4 or i8, one number of valid keys per batch entry\n"
+    "  --problem LINE      a problem line, as --explain prints it; tensors that are not given are drawn\n"
+    "  --seed N            for what is drawn (default 0)\n"
+    "\n"
+    "rules\n"
+    "  --causal [A]        key j <= position of the query; A is top-left or bottom-right.  Without A there must be as\n"
+    "                      many queries as keys, or a --query-offset\n"
+    "  --query-offset N    position of query 0 on the key axis, with or without --causal\n"
+    "  --window L,R        keys from L before to R behind the position; inf = unlimited\n"
+    "  --scale X           default 1/sqrt(dim)\n"
+    "  --softcap X         scores become X tanh(score / X)\n"
+    "\n"
+    "outputs (.npy; all are written, or none)\n"
+    "  --out F             the output, of q's rank and layout\n"
+    "  --weights F         after softmax: (batch, heads, queries, keys), of q's rank\n"
+    "  --scores F          before softmax; --scores-stage raw (scaled), softcap, or masked (default: final, excluded "
+    "keys\n"
+    "                      are -inf).  Together with --weights the work is done twice\n"
+    "  --lse F             log-sum-exp of every row: (batch, heads, queries)\n"
+    "\n"
+    "how\n"
+    "  --device ID         an id or number of 'clattn devices'; default: GPUs before accelerators before CPUs\n"
+    "  --variant NAME      kernels to use, instead of the best that fits\n"
+    "  --workspace-cap N   scratch memory at most, in bytes or with K, M, G\n"
+    "\n"
+    "what is shown\n"
+    "  --q-labels, --k-labels A,B,...|@FILE   names of queries and keys in the heat map (file: one per line)\n"
+    "  --heat B,H          show the heat map of this batch entry and head (default 0,0)\n"
+    "  --explain           problem line, variant, tile, workspace, why, peak memory\n"
+    "  --verify            compare with the double-precision reference (sampled rows when large); exit 1 on a "
+    "difference\n"
+    "  --json              one JSON object instead of text\n"
+    "  --help              this text\n"
+    "\n"
+    "Exit codes: 0 done; 1 the work failed; 2 wrong usage or input; 3 no device; 130, 143 and 129 ended by SIGINT,\n"
+    "SIGTERM and SIGHUP.\n"
+    "\n"
+    "examples:\n"
+    "  clattn run --q '1 0; 0 1' --k '1 0; 0 1; 1 1' --v '1; 2; 3' --k-labels a,b,c\n"
+    "  clattn run --q q.npy --k k.npy --v v.npy --causal --out o.npy --weights w.npy --verify\n"
+    "  clattn run --q q.npy --k k.npy --v v.npy --causal bottom-right --window 128,0 --lse lse.npy --explain\n"
+    "  clattn run --problem 'hq=8 sq=1152 sk=1152 d=64' --seed 1 --verify --json\n";
+
+enum { FILE_OUT, FILE_WEIGHTS, FILE_SCORES, FILE_LSE };
+
+typedef struct run_options {
+  cli_request_options request;
+  cli_files files;
+  const char *stage, *device, *variant, *cap, *q_labels, *k_labels, *heat;
+  int explain, verify, json;
+  /* From the texts above. */
+  clattn_stage scores_stage;
+  uint64_t workspace_cap;
+  int64_t heat_batch, heat_head;
+} run_options;
+
+enum {
+  OPT_Q = 256,
+  OPT_K,
+  OPT_V,
+  OPT_BIAS,
+  OPT_KEEP_MASK,
+  OPT_OUT,
+  OPT_WEIGHTS,
+  OPT_SCORES,
+  OPT_LSE,
+  OPT_STAGE,
+  OPT_K_LENGTHS,
+  OPT_CAUSAL,
+  OPT_OFFSET,
+  OPT_WINDOW,
+  OPT_SCALE,
+  OPT_SOFTCAP,
+  OPT_LAYOUT,
+  OPT_DEVICE,
+  OPT_VARIANT,
+  OPT_CAP,
+  OPT_Q_LABELS,
+  OPT_K_LABELS,
+  OPT_HEAT,
+  OPT_PROBLEM,
+  OPT_SEED,
+  OPT_EXPLAIN,
+  OPT_VERIFY,
+  OPT_JSON,
+  OPT_HELP
+};
+
+static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
+                                      {"k", required_argument, NULL, OPT_K},
+                                      {"v", required_argument, NULL, OPT_V},
+                                      {"bias", required_argument, NULL, OPT_BIAS},
+                                      {"keep-mask", required_argument, NULL, OPT_KEEP_MASK},
+                                      {"out", required_argument, NULL, OPT_OUT},
+                                      {"weights", required_argument, NULL, OPT_WEIGHTS},
+                                      {"scores", required_argument, NULL, OPT_SCORES},
+                                      {"scores-stage", required_argument, NULL, OPT_STAGE},
+                                      {"lse", required_argument, NULL, OPT_LSE},
+                                      {"k-lengths", required_argument, NULL, OPT_K_LENGTHS},
+                                      {"causal", optional_argument, NULL, OPT_CAUSAL},
+                                      {"query-offset", required_argument, NULL, OPT_OFFSET},
+                                      {"window", required_argument, NULL, OPT_WINDOW},
+                                      {"scale", required_argument, NULL, OPT_SCALE},
+                                      {"softcap", required_argument, NULL, OPT_SOFTCAP},
+                                      {"layout", required_argument, NULL, OPT_LAYOUT},
+                                      {"device", required_argument, NULL, OPT_DEVICE},
+                                      {"variant", required_argument, NULL, OPT_VARIANT},
+                                      {"workspace-cap", required_argument, NULL, OPT_CAP},
+                                      {"q-labels", required_argument, NULL, OPT_Q_LABELS},
+                                      {"k-labels", required_argument, NULL, OPT_K_LABELS},
+                                      {"heat", required_argument, NULL, OPT_HEAT},
+                                      {"problem", required_argument, NULL, OPT_PROBLEM},
+                                      {"seed", required_argument, NULL, OPT_SEED},
+                                      {"explain", no_argument, NULL, OPT_EXPLAIN},
+                                      {"verify", no_argument, NULL, OPT_VERIFY},
+                                      {"json", no_argument, NULL, OPT_JSON},
+                                      {"help", no_argument, NULL, OPT_HELP},
+                                      {NULL, 0, NULL, 0}};
+
+static void take_option(int option, run_options *o) {
+  cli_request_options *r = &o->request;
+  const struct {
+    int option;
+    const char **place;
+  } places[] = {{OPT_K_LENGTHS, &r->k_lengths},
+                {OPT_OFFSET, &r->rules.offset},
+                {OPT_WINDOW, &r->rules.window},
+                {OPT_SCALE, &r->rules.scale},
+                {OPT_SOFTCAP, &r->rules.softcap},
+                {OPT_LAYOUT, &r->layout},
+                {OPT_PROBLEM, &r->line},
+                {OPT_SEED, &r->seed},
+                {OPT_STAGE, &o->stage},
+                {OPT_DEVICE, &o->device},
+                {OPT_VARIANT, &o->variant},
+                {OPT_CAP, &o->cap},
+                {OPT_Q_LABELS, &o->q_labels},
+                {OPT_K_LABELS, &o->k_labels},
+                {OPT_HEAT, &o->heat},
+                {OPT_CAUSAL, &r->rules.alignment}};
+  if (option >= OPT_Q && option <= OPT_KEEP_MASK)
+    r->input[option - OPT_Q] = optarg;
+  if (option >= OPT_OUT && option <= OPT_LSE)
+    o->files.file[option - OPT_OUT].path = optarg;
+  for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+    if (places[i].option == option)
+      *places[i].place = optarg;
+  }
+  r->rules.causal |= option == OPT_CAUSAL;
+  o->explain |= option == OPT_EXPLAIN;
+  o->verify |= option == OPT_VERIFY;
+  o->json |= option == OPT_JSON;
+}
+
+/* Texts that can be judged without the arrays. */
+static int check_options(run_options *o) {
+  static const char *const stages[] = {"raw", "softcap", "masked"};
+  o->scores_stage = CLATTN_STAGE_MASKED;
+  if (o->stage != NULL) {
+    if (o->files.file[FILE_SCORES].path == NULL)
+      return cli_fail(CLI_USAGE, "--scores-stage needs --scores");
+    for (o->scores_stage = 0; o->scores_stage < 3; o->scores_stage++) {
+      if (strcmp(o->stage, stages[o->scores_stage]) == 0)
+        break;
+    }
+    if (o->scores_stage == 3)
+      return cli_fail(CLI_USAGE, "--scores-stage takes raw, softcap or masked, not '%s'%s", o->stage,
+                      strcmp(o->stage, "weights") == 0 ? "; weights are --weights" : "");
+  }
+  if (o->cap != NULL && (!cli_parse_bytes(o->cap, &o->workspace_cap) || o->workspace_cap == 0))
+    return cli_fail(CLI_USAGE, "--workspace-cap: '%s' is not a number of bytes above 0, such as 1048576 or 64M",
+                    o->cap);
+  if (o->heat != NULL) {
+    char batch[24] = "";
+    const char *comma = strchr(o->heat, ',');
+    if (comma != NULL && comma - o->heat < (ptrdiff_t)sizeof batch)
+      memcpy(batch, o->heat, (size_t)(comma - o->heat));
+    if (comma == NULL || !cli_parse_int64(batch, &o->heat_batch) || !cli_parse_int64(comma + 1, &o->heat_head))
+      return cli_fail(CLI_USAGE, "--heat takes a batch entry and a head, as in 0,3; not '%s'", o->heat);
+    if (o->json)
+      return cli_fail(CLI_USAGE, "--heat and --json exclude each other");
+  }
+  return CLI_OK;
+}
+
+/* Whether a heat map is shown. */
+static int want_heat(const run_options *o, const clattn_problem *problem, int *heat) {
+  const int fits =
+      problem->q_len > 0 && problem->k_len > 0 && problem->q_len <= CLI_HEAT_MOST && problem->k_len <= CLI_HEAT_MOST;
+  *heat = !o->json && fits && (o->heat != NULL || o->files.file[FILE_OUT].path == NULL);
+  if (o->heat == NULL)
+    return CLI_OK;
+  if (!fits)
+    return cli_fail(CLI_USAGE, "--heat: a heat map needs 1 to %d queries and keys, here %" PRId64 " and %" PRId64,
+                    CLI_HEAT_MOST, problem->q_len, problem->k_len);
+  if (o->heat_batch < 0 || o->heat_batch >= problem->batch || o->heat_head < 0 || o->heat_head >= problem->q_heads)
+    return cli_fail(CLI_USAGE, "--heat %s: there are %" PRId64 " batch entries of %" PRId64 " heads, counted from 0",
+                    o->heat, problem->batch, problem->q_heads);
+  return CLI_OK;
+}
+
+/* The last `rank` axes of (batch, head, row, element), head and row swapped for bshd. */
+static int put_axes(cli_file *file, const cli_result *result, int rank, int bshd, int without_element) {
+  int64_t shape[4], stride[4];
+  const int order[4] = {0, bshd ? 2 : 1, bshd ? 1 : 2, 3};
+  const int end = without_element ? 3 : 4;
+  const int axes = without_element ? rank - 1 : rank;
+  if (file->path == NULL || axes > end)
+    return CLI_OK;
+  for (int i = 0; i < axes; i++) {
+    shape[i] = result->shape[order[end - axes + i]];
+    stride[i] = result->stride[order[end - axes + i]];
+  }
+  return cli_files_put(file, axes, shape, stride, result->data);
+}
+
+static int put_files(run_options *o, const cli_request *request, const cli_pass passes[2], int scores_pass) {
+  cli_file *file = o->files.file;
+  const int swap = request->bshd && request->rank >= 3;
+  int code = put_axes(&file[FILE_OUT], &passes[0].result[CLI_O], request->rank, swap, 0);
+  if (code == CLI_OK)
+    code = put_axes(&file[FILE_LSE], &passes[0].result[CLI_LSE], request->rank, 0, 1);
+  if (code == CLI_OK)
+    code = put_axes(&file[FILE_WEIGHTS], &passes[0].result[CLI_SCORES], request->rank, 0, 0);
+  if (code == CLI_OK)
+    code = put_axes(&file[FILE_SCORES], &passes[scores_pass].result[CLI_SCORES], request->rank, 0, 0);
+  return code;
+}
+
+static void draw_heat(const run_options *o, const cli_pass *pass, const cli_labels *q_labels,
+                      const cli_labels *k_labels) {
+  const cli_result *weights = &pass->result[CLI_SCORES];
+  printf("\nweights of batch entry %" PRId64 ", head %" PRId64 " (rows: queries, columns: keys)\n", o->heat_batch,
+         o->heat_head);
+  cli_heatmap(weights->data + o->heat_batch * weights->stride[0] + o->heat_head * weights->stride[1], weights->shape[2],
+              weights->shape[3], weights->stride[2], weights->stride[3], q_labels->count > 0 ? q_labels : NULL,
+              k_labels->count > 0 ? k_labels : NULL);
+}
+
+/* A plan returns scores at one stage: weights and scores together are two passes, and the last one has the scores. */
+static int plan_passes(const run_options *o, const cli_session *session, const clattn_problem *problem, int heat,
+                       cli_pass passes[2], int *count) {
+  const int line_scores = (problem->outputs & CLATTN_OUT_SCORES) != 0;
+  const int want_scores = o->files.file[FILE_SCORES].path != NULL || line_scores;
+  const int want_weights = o->files.file[FILE_WEIGHTS].path != NULL || heat;
+  const clattn_stage stage = line_scores && o->stage == NULL ? problem->stage : o->scores_stage;
+  const int two = want_weights && want_scores && stage != CLATTN_STAGE_WEIGHTS;
+  uint32_t outputs = CLATTN_OUT_O | (problem->outputs & CLATTN_OUT_MAX_LOGIT);
+  if (o->files.file[FILE_LSE].path != NULL || o->verify || (problem->outputs & CLATTN_OUT_LSE) != 0)
+    outputs |= CLATTN_OUT_LSE;
+  if (want_weights || want_scores)
+    outputs |= CLATTN_OUT_SCORES;
+  *count = two ? 2 : 1;
+  int code = cli_pass_plan(session, problem, outputs, want_weights ? CLATTN_STAGE_WEIGHTS : stage, o->variant,
+                           o->workspace_cap, &passes[0]);
+  if (code == CLI_OK && two)
+    code = cli_pass_plan(session, problem, CLATTN_OUT_SCORES, stage, o->variant, o->workspace_cap, &passes[1]);
+  return code;
+}
+
+static int run(run_options *o) {
+  cli_request request;
+  cli_session session;
+  cli_buffers buffers;
+  cli_pass passes[2];
+  cli_verification checks[2];
+  cli_labels q_labels = {NULL, 0}, k_labels = {NULL, 0};
+  int heat = 0, count = 0;
+  memset(&session, 0, sizeof session);
+  memset(&buffers, 0, sizeof buffers);
+  memset(passes, 0, sizeof passes);
+  memset(checks, 0, sizeof checks);
+  memset(&request, 0, sizeof request);
+
+  int code = check_options(o);
+  if (code == CLI_OK)
+    code = cli_request_make(&o->request, &request);
+  const clattn_problem *problem = &request.problem;
+  if (code == CLI_OK)
+    code = want_heat(o, problem, &heat);
+  if (code == CLI_OK && o->q_labels != NULL)
+    code = cli_labels_load("q-labels", o->q_labels, problem->q_len, &q_labels);
+  if (code == CLI_OK && o->k_labels != NULL)
+    code = cli_labels_load("k-labels", o->k_labels, problem->k_len, &k_labels);
+  if (code == CLI_OK) {
+    const char *inputs[CLI_INPUTS + 3] = {NULL};
+    for (int i = 0; i < CLI_INPUTS; i++)
+      inputs[i] = request.input[i].path;
+    inputs[CLI_INPUTS] = o->request.k_lengths;
+    inputs[CLI_INPUTS + 1] = o->q_labels != NULL && o->q_labels[0] == '@' ? o->q_labels + 1 : NULL;
+    inputs[CLI_INPUTS + 2] = o->k_labels != NULL && o->k_labels[0] == '@' ? o->k_labels + 1 : NULL;
+    code = cli_files_begin(&o->files, inputs, CLI_INPUTS + 3);
+  }
+  if (code == CLI_OK)
+    code = cli_session_open(o->device, &session);
+  if (code == CLI_OK)
+    code = plan_passes(o, &session, problem, heat, passes, &count);
+  if (code == CLI_OK)
+    code = cli_request_draw(&request, session.info.max_alloc_bytes);
+  if (code == CLI_OK)
+    code = cli_buffers_make(&session, &request, &buffers);
+  for (int i = 0; i < count && code == CLI_OK; i++)
+    code = cli_pass_run(&session, &request, &buffers, &passes[i]);
+  for (int i = 0; i < count && code == CLI_OK && o->verify; i++)
+    code = cli_verify(&request, &passes[i], &checks[i]);
+  if (code != CLI_OK)
+    goto done;
+
+  const int good = cli_verified(&checks[0]) && cli_verified(&checks[1]);
+  if (good)
+    code = put_files(o, &request, passes, count - 1);
+  if (code != CLI_OK)
+    goto done;
+  const cli_report report = {&request, &session, passes, o->verify ? checks : NULL, good ? &o->files : NULL, count};
+  if (o->json) {
+    code = cli_report_json(&report);
+  } else {
+    cli_report_text(&report, o->explain);
+    if (heat)
+      draw_heat(o, &passes[0], &q_labels, &k_labels);
+  }
+  /* A report that nobody gets is a failure too, and then the old files stay. */
+  code = cli_flush(code);
+  if (code == CLI_OK && good)
+    code = cli_files_commit(&o->files);
+  for (int i = 0; i < count && !good; i++)
+    code = cli_verify_fail(&passes[i], &checks[i]);
+done:
+  for (int i = 0; i < 2; i++)
+    cli_pass_close(&session, &passes[i]);
+  cli_buffers_release(&buffers);
+  cli_session_close(&session);
+  cli_files_discard(&o->files);
+  cli_labels_free(&q_labels);
+  cli_labels_free(&k_labels);
+  cli_request_close(&request);
+  return code;
+}
+
+int cli_run(int argc, char **argv) {
+  static const char *const names[CLI_MAX_FILES] = {"out", "weights", "scores", "lse"};
+  run_options o;
+  char *storage = NULL;
+  int option, code = CLI_OK;
+  memset(&o, 0, sizeof o);
+  for (int i = 0; i < CLI_MAX_FILES; i++)
+    o.files.file[i].option = names[i];
+  char **joined = cli_join_causal(&argc, argv, &storage);
+  if (joined == NULL)
+    return cli_fail_memory();
+  while ((option = cli_next_option(argc, joined, longs)) != -1) {
+    if (option == OPT_HELP) {
+      code = cli_print_help(help);
+      goto done;
+    }
+    if (option == '?') {
+      code = CLI_USAGE;
+      goto done;
+    }
+    take_option(option, &o);
+  }
+  code = run(&o);
+done:
+  free(joined);
+  free(storage);
+  return code;
+}
