@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The include rule: which file may include which.  Every quoted or angled include of the tree is read and looked up. */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* host/lib: a module and the modules just below it.  It may include those and whatever they may include. */
+typedef struct rule {
+  const char *module, *below;
+} rule;
+static const rule rules[] = {
+    {"os", ""},
+    {"memory", ""},
+    {"status", ""},
+    {"dtype", ""},
+    {"problem", "os status dtype"},
+    {"ref", "problem"},
+    {"device", "status"},
+    {"select", "problem device"},
+    {"launch", "select"},
+    {"hook", "status memory"},
+    {"program", "os memory device hook"},
+    {"context", "program"},
+    {"plan", "select program context"},
+    {"enqueue", "launch plan"},
+    {"merge", "launch plan"},
+};
+enum { NUM_RULES = sizeof rules / sizeof rules[0] };
+
+static const char c_headers[] = "assert.h ctype.h errno.h float.h inttypes.h limits.h math.h stdarg.h stdatomic.h "
+                                "stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h CL/cl.h OpenCL/opencl.h";
+static const char public_headers[] = "clattn.h clattn_ref.h";
+/* Of host/lib what needs no device (the units' own tests); of host/cli npy.h and device.h. */
+static const char test_headers[] = "status.h dtype.h os.h problem_internal.h problem.h select.h launch.h npy.h "
+                                   "device.h params.cl.h stub.h stub/stub.h";
+
+/* Whether `word` is one of the words of `list`. */
+static int listed(const char *list, const char *word) {
+  size_t length = strlen(word);
+  for (const char *p = list; (p = strstr(p, word)) != NULL; p += length) {
+    if ((p == list || p[-1] == ' ') && (p[length] == 0 || p[length] == ' ')) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* "problem_check.c" -> "problem": a module may be several files. */
+static void module_of(const char *file, char module[64]) {
+  size_t length = strcspn(file, "_.");
+  assert_true(length < 64);
+  memcpy(module, file, length);
+  module[length] = 0;
+}
+
+static const rule *find_rule(const char *module) {
+  for (int i = 0; i < NUM_RULES; i++) {
+    if (strcmp(rules[i].module, module) == 0) {
+      return &rules[i];
+    }
+  }
+  return NULL;
+}
+
+static int may_include(const char *module, const char *other) {
+  const rule *r = find_rule(module);
+  if (r == NULL || find_rule(other) == NULL) {
+    return 0;
+  }
+  if (strcmp(module, other) == 0 || listed(r->below, other)) {
+    return 1;
+  }
+  for (int i = 0; i < NUM_RULES; i++) {
+    if (listed(r->below, rules[i].module) && may_include(rules[i].module, other)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static int exists_in(const char *folder, const char *name) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/%s/%s", CLATTN_SOURCE_DIR, folder, name);
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) {
+    return 0;
+  }
+  fclose(file);
+  return 1;
+}
+
+/* Whether `file` in `folder` may have this include. */
+static int allowed(const char *folder, const char *file, const char *include, int quoted) {
+  if (strcmp(folder, "kernels") == 0) {
+    return quoted && strstr(include, ".cl.h") != NULL && exists_in(folder, include);
+  }
+  if (strcmp(folder, "host/include") == 0) {
+    return listed(c_headers, include) || listed(public_headers, include);
+  }
+  if (strcmp(folder, "host/lib") == 0) {
+    char module[64], other[64];
+    module_of(file, module);
+    if (!quoted) {
+      return listed(c_headers, include) || strcmp(module, "os") == 0;
+    }
+    if (listed(public_headers, include)) {
+      return 1;
+    }
+    if (strcmp(include, "kernels_embedded.h") == 0) {
+      return strcmp(module, "program") == 0;
+    }
+    if (strcmp(include, "params.cl.h") == 0) {
+      return may_include(module, "select");
+    }
+    module_of(include, other);
+    return may_include(module, other);
+  }
+  if (!quoted || listed(public_headers, include) || exists_in(folder, include)) {
+    return 1;
+  }
+  return strncmp(folder, "tests", 5) == 0 && listed(test_headers, include);
+}
+
+static int check_file(const char *folder, const char *file) {
+  char path[1024], line[2048], include[256];
+  int bad = 0;
+  snprintf(path, sizeof path, "%s/%s/%s", CLATTN_SOURCE_DIR, folder, file);
+  FILE *in = fopen(path, "r");
+  assert_non_null(in);
+  while (fgets(line, sizeof line, in) != NULL) {
+    char open = 0;
+    if (sscanf(line, " # include %c%255[^>\"\n]", &open, include) != 2 || (open != '"' && open != '<')) {
+      continue;
+    }
+    if (!allowed(folder, file, include, open == '"')) {
+      print_error("%s/%s may not include %s\n", folder, file, include);
+      bad++;
+    }
+  }
+  fclose(in);
+  return bad;
+}
+
+static int has_suffix(const char *name, const char *suffix) {
+  size_t n = strlen(name), m = strlen(suffix);
+  return n > m && strcmp(name + n - m, suffix) == 0;
+}
+
+static void check_folder(const char *folder, int at_least) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/%s", CLATTN_SOURCE_DIR, folder);
+  DIR *dir = opendir(path);
+  int files = 0, bad = 0;
+  assert_non_null(dir);
+  for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+    if (has_suffix(entry->d_name, ".c") || has_suffix(entry->d_name, ".h") || has_suffix(entry->d_name, ".cl")) {
+      bad += check_file(folder, entry->d_name);
+      files++;
+    }
+  }
+  closedir(dir);
+  assert_int_equal(bad, 0);
+  assert_true(files >= at_least);
+}
+
+static void test_rule_itself(void **state) {
+  (void)state;
+  assert_true(may_include("select", "status"));
+  assert_true(may_include("enqueue", "problem"));
+  assert_false(may_include("problem", "select"));
+  assert_false(may_include("launch", "plan"));
+  assert_false(may_include("device", "problem"));
+  assert_false(may_include("ref", "device"));
+  assert_true(allowed("host/lib", "os.c", "pthread.h", 0));
+  assert_false(allowed("host/lib", "plan.c", "pthread.h", 0));
+  assert_false(allowed("host/lib", "problem_text.c", "plan.h", 1));
+  assert_false(allowed("host/cli", "main.c", "plan.h", 1));
+  assert_false(allowed("bench", "bench.c", "problem.h", 1));
+  assert_false(allowed("tests", "test_device.c", "plan.h", 1));
+  assert_true(allowed("tests", "test_device.c", "select.h", 1));
+}
+
+static void test_tree(void **state) {
+  (void)state;
+  check_folder("host/include", 2);
+  check_folder("host/lib", 20);
+  check_folder("host/cli", 2);
+  check_folder("kernels", 2);
+  check_folder("tests", 5);
+  check_folder("tests/clients", 3);
+  check_folder("tests/stub", 1);
+  check_folder("bench", 1);
+  check_folder("examples", 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule_itself), cmocka_unit_test(test_tree)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
