@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every OpenCL call, and every allocation, of every operation fails once: the code comes back unchanged, nothing leaks,
+ * nothing is misused, and the same operation works right after. */
+#include "use.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CAP = 70000 /* bytes of workspace: three rounds of launches for a job */, MOST_CALLS = 2000 };
+
+typedef struct attempt {
+  const rig *rig;
+  heap heap;
+  clattn_context_options options;
+  clattn_context *context, *made;
+  clattn_plan *plan, *made_plan;
+  clattn_error error;
+  job job;
+  cl_command_queue queue;
+  cl_event gate, event;
+} attempt;
+
+typedef struct operation {
+  const char *name;
+  void (*prepare)(attempt *); /* before all */
+  void (*arm)(attempt *);     /* before each act */
+  clattn_status (*act)(attempt *);
+  void (*disarm)(attempt *); /* releases what act and arm made */
+  void (*finish)(attempt *);
+  unsigned flags;
+  int workspace, out_of_order;
+  const char *variant; /* NULL: selection's */
+} operation;
+
+static const operation *current;
+
+/* ---- the operations ---- */
+
+static void nothing(attempt *a) {
+  (void)a;
+}
+
+static void prepare_context(attempt *a) {
+  assert_int_equal(clattn_context_create(a->rig->cl, a->rig->device[0], &a->options, &a->context, NULL),
+                   CLATTN_SUCCESS);
+}
+
+static void finish_context(attempt *a) {
+  clattn_context_release(a->context);
+  a->context = NULL;
+}
+
+static clattn_status act_context(attempt *a) {
+  a->made = (clattn_context *)(void *)a;
+  const clattn_status status = clattn_context_create(a->rig->cl, a->rig->device[0], &a->options, &a->made, &a->error);
+  assert_true((status == CLATTN_SUCCESS) == (a->made != NULL));
+  return status;
+}
+
+static clattn_status act_default_context(attempt *a) {
+  a->made = (clattn_context *)(void *)a;
+  const clattn_status status = clattn_context_create_default(&a->options, &a->made, &a->error);
+  assert_true((status == CLATTN_SUCCESS) == (a->made != NULL));
+  return status;
+}
+
+static void disarm_context(attempt *a) {
+  clattn_context_release(a->made);
+  a->made = NULL;
+}
+
+static clattn_status make_plan(attempt *a, clattn_plan **plan) {
+  clattn_plan_options options;
+  clattn_plan_options_init(&options);
+  options.workspace_cap = CAP;
+  options.variant = current->variant;
+  return clattn_plan_create(a->context, &a->job.problem, &options, plan, &a->error);
+}
+
+static void prepare_plan_create(attempt *a) {
+  prepare_context(a);
+  job_init(&a->job, current->flags);
+}
+
+static clattn_status act_plan_create(attempt *a) {
+  a->made_plan = (clattn_plan *)(void *)a;
+  const clattn_status status = make_plan(a, &a->made_plan);
+  assert_true((status == CLATTN_SUCCESS) == (a->made_plan != NULL));
+  return status;
+}
+
+static void disarm_plan_create(attempt *a) {
+  clattn_plan_release(a->made_plan);
+  a->made_plan = NULL;
+}
+
+static void prepare_enqueue(attempt *a) {
+  prepare_plan_create(a);
+  assert_int_equal(make_plan(a, &a->plan), CLATTN_SUCCESS);
+  clattn_plan_info info;
+  clattn_plan_info_init(&info);
+  assert_int_equal(clattn_plan_get_info(a->plan, &info), CLATTN_SUCCESS);
+  assert_true(current->variant ? info.row_blocks == 1 && info.launches <= 3 : info.row_blocks > 1);
+  a->queue = current->out_of_order ? a->rig->out_of_order : a->rig->in_order;
+  job_buffers(&a->job, a->rig->cl);
+  if (current->workspace)
+    job_workspace(&a->job, a->rig->cl, a->plan);
+  job_ask_launch_events(&a->job);
+}
+
+static void arm_enqueue(attempt *a) {
+  a->gate = make_user_event(a->rig->cl);
+  a->event = NULL;
+}
+
+static clattn_status check_enqueue(attempt *a, clattn_status status) {
+  a->error = a->job.error;
+  if (status != CLATTN_SUCCESS) {
+    assert_null(a->event);
+    assert_int_equal(a->job.num_launch_events, 0);
+  }
+  return status;
+}
+
+static clattn_status act_enqueue(attempt *a) {
+  return check_enqueue(a, clattn_enqueue(a->plan, a->queue, &a->job.args, 1, &a->gate, &a->event));
+}
+
+static clattn_status act_attention(attempt *a) {
+  return check_enqueue(a,
+                       clattn_attention(a->context, a->queue, &a->job.problem, &a->job.args, 1, &a->gate, &a->event));
+}
+
+static void disarm_enqueue(attempt *a) {
+  run_user_event(a->gate);
+  if (a->event)
+    assert_int_equal(clReleaseEvent(a->event), CL_SUCCESS);
+  a->event = NULL;
+  job_release_launch_events(&a->job);
+}
+
+static void finish_enqueue(attempt *a) {
+  job_free(&a->job);
+  clattn_plan_release(a->plan);
+  a->plan = NULL;
+  finish_context(a);
+}
+
+static void arm_release(attempt *a) {
+  prepare_context(a);
+  job_init(&a->job, current->flags);
+  assert_int_equal(make_plan(a, &a->plan), CLATTN_SUCCESS);
+}
+
+static clattn_status act_release(attempt *a) {
+  clattn_context_release(a->context);
+  clattn_plan_release(a->plan);
+  a->context = NULL;
+  a->plan = NULL;
+  return CLATTN_SUCCESS;
+}
+
+#define CONTEXT_OPERATION(name, act)                                                                                   \
+  { name, nothing, nothing, act, disarm_context, nothing, 0, 0, 0, NULL }
+#define PLAN_OPERATION(name, flags)                                                                                    \
+  { name, prepare_plan_create, nothing, act_plan_create, disarm_plan_create, finish_context, flags, 0, 0, NULL }
+#define ENQUEUE_OPERATION(name, act, flags, workspace, out_of_order)                                                   \
+  { name, prepare_enqueue, arm_enqueue, act, disarm_enqueue, finish_enqueue, flags, workspace, out_of_order, NULL }
+#define FUSED_OPERATION(name, flags, workspace, out_of_order)                                                          \
+  {                                                                                                                    \
+    name, prepare_enqueue, arm_enqueue, act_enqueue, disarm_enqueue, finish_enqueue, flags, workspace, out_of_order,   \
+        "flash-cpu-vector"                                                                                             \
+  }
+static const operation operations[] = {
+    CONTEXT_OPERATION("context_create", act_context),
+    CONTEXT_OPERATION("context_create_default", act_default_context),
+    PLAN_OPERATION("plan_create", JOB_PLAIN),
+    PLAN_OPERATION("plan_create, all fields", JOB_ALL),
+    ENQUEUE_OPERATION("enqueue", act_enqueue, JOB_PLAIN, 1, 0),
+    ENQUEUE_OPERATION("enqueue, no workspace", act_enqueue, JOB_PLAIN, 0, 0),
+    ENQUEUE_OPERATION("enqueue, lengths", act_enqueue, JOB_LENGTHS, 1, 0),
+    ENQUEUE_OPERATION("enqueue, all", act_enqueue, JOB_ALL, 1, 0),
+    ENQUEUE_OPERATION("enqueue out of order", act_enqueue, JOB_PLAIN, 1, 1),
+    ENQUEUE_OPERATION("enqueue out of order, no workspace", act_enqueue, JOB_PLAIN, 0, 1),
+    ENQUEUE_OPERATION("enqueue out of order, lengths", act_enqueue, JOB_LENGTHS, 1, 1),
+    ENQUEUE_OPERATION("enqueue out of order, all", act_enqueue, JOB_ALL, 0, 1),
+    FUSED_OPERATION("fused enqueue", JOB_PLAIN, 0, 0),
+    FUSED_OPERATION("fused enqueue, all", JOB_ALL, 1, 0),
+    FUSED_OPERATION("fused enqueue out of order, no workspace", JOB_ALL, 0, 1),
+    ENQUEUE_OPERATION("attention", act_attention, JOB_ALL, 0, 0),
+    {"plan_release, context_release", nothing, arm_release, act_release, nothing, nothing, JOB_ALL, 0, 0, NULL},
+};
+enum { NUM_OPERATIONS = sizeof operations / sizeof *operations };
+
+/* ---- the table ---- */
+
+static struct { uint64_t calls, allocations, leaks; } table[NUM_OPERATIONS];
+
+void print_failure_table(void) {
+  int any = 0;
+  for (int i = 0; i < NUM_OPERATIONS; ++i)
+    any |= table[i].calls != 0;
+  if (!any)
+    return;
+  /* A crash would have ended the program, so every row that is printed had none. */
+  printf("%-42s %13s %18s %8s %6s\n", "operation", "calls failed", "allocations failed", "crashes", "leaks");
+  for (int i = 0; i < NUM_OPERATIONS; ++i)
+    printf("%-42s %13llu %18llu %8d %6llu\n", operations[i].name, (unsigned long long)table[i].calls,
+           (unsigned long long)table[i].allocations, 0, (unsigned long long)table[i].leaks);
+}
+
+/* ---- one failure ---- */
+
+/* What no cache of the library may keep: everything but programs and kernels. */
+static uint64_t outside_caches(void) {
+  return live_objects() - stub->live(STUB_PROGRAM) - stub->live(STUB_KERNEL) - stub->kept();
+}
+
+static int acceptable(clattn_status status, const char *failed, cl_int code) {
+  if (status == code)
+    return 1;
+  if (strncmp(failed, "clRelease", 9) == 0) /* nobody could do anything about it */
+    return status == CLATTN_SUCCESS;
+  /* The first usable device: one that does not answer is passed over. */
+  return current->act == act_default_context && strncmp(failed, "clGetDevice", 11) == 0 &&
+         (status == CLATTN_SUCCESS || status == CLATTN_ERROR_NO_DEVICE);
+}
+
+static void check_error(const attempt *a, clattn_status status, const char *failed) {
+  if (status == CLATTN_SUCCESS || current->act == act_release)
+    return;
+  if (a->error.status != status || !a->error.message[0])
+    fail_msg("%s: after %s failed the error holds %d '%s', but the call returned %d", current->name, failed,
+             (int)a->error.status, a->error.message, (int)status);
+}
+
+static void begin(attempt *a, const rig *r) {
+  memset(a, 0, sizeof *a);
+  a->rig = r;
+  heap_options(&a->heap, &a->options);
+  clattn_error_init(&a->error);
+  current->prepare(a);
+}
+
+static void count_leaks(uint64_t *leaks, const char *when, const char *failed, uint64_t n, uint64_t before,
+                        uint64_t after) {
+  if (before == after)
+    return;
+  print_error("%s, call %llu (%s): %s there were %llu objects, now %llu\n", current->name, (unsigned long long)n,
+              failed ? failed : "host memory", when, (unsigned long long)before, (unsigned long long)after);
+  ++*leaks;
+}
+
+/* Once without a failure, to show that the job works, and to release. */
+static void again_and_finish(attempt *a, const char *failed) {
+  current->arm(a);
+  const clattn_status status = current->act(a);
+  if (status != CLATTN_SUCCESS)
+    fail_msg("%s: the call after a failure of %s gives %d '%s'", current->name, failed, (int)status, a->error.message);
+  current->disarm(a);
+  current->finish(a);
+}
+
+/* Fails call n; 0 when the operation makes fewer calls. */
+static int fail_call(const rig *r, uint64_t n, cl_int code, uint64_t *leaks) {
+  attempt *const a = calloc(1, sizeof *a);
+  assert_non_null(a);
+  const uint64_t objects = live_objects(), references = live_references();
+  begin(a, r);
+  const uint64_t outside = outside_caches();
+  current->arm(a);
+  stub->set_fail(NULL, n, code);
+  const clattn_status status = current->act(a);
+  const int failed = stub->failed() != 0;
+  const char *const name = failed ? stub->failed_name() : "nothing";
+  stub->set_fail(NULL, 0, 0);
+  if (!failed ? status != CLATTN_SUCCESS : !acceptable(status, name, code))
+    fail_msg("%s: call %llu (%s) failed with %d, but the operation returned %d '%s'", current->name,
+             (unsigned long long)n, name, (int)code, (int)status, a->error.message);
+  check_error(a, status, name);
+  current->disarm(a);
+  count_leaks(leaks, "before", name, n, outside, outside_caches());
+  again_and_finish(a, name);
+  count_leaks(leaks, "at the start", name, n, objects, live_objects());
+  count_leaks(leaks, "at the start, by references,", name, n, references, live_references());
+  count_leaks(leaks, "by allocations,", name, n, 0, (uint64_t)atomic_load(&a->heap.live));
+  if (print_violations())
+    fail_msg("%s: misuse of OpenCL after call %llu (%s) failed", current->name, (unsigned long long)n, name);
+  stub->reset();
+  free(a);
+  return failed;
+}
+
+static void fail_every_call(const rig *r, int index) {
+  static const cl_int codes[] = {CL_OUT_OF_RESOURCES, -4321 /* of some vendor */};
+  current = &operations[index];
+  for (size_t c = 0; c < sizeof codes / sizeof *codes; ++c) {
+    uint64_t n = 1;
+    while (fail_call(r, n, codes[c], &table[index].leaks)) {
+      assert_true(n < MOST_CALLS);
+      ++n;
+    }
+    table[index].calls += n - 1;
+  }
+  assert_true(table[index].calls > 0);
+  assert_int_equal(table[index].leaks, 0);
+}
+
+/* Fails allocation n of the library; 0 when there are fewer. */
+static int fail_allocation(const rig *r, long n, uint64_t *leaks) {
+  attempt *const a = calloc(1, sizeof *a);
+  assert_non_null(a);
+  const uint64_t objects = live_objects();
+  begin(a, r);
+  const uint64_t outside = outside_caches();
+  current->arm(a);
+  atomic_store(&a->heap.fail_at, atomic_load(&a->heap.calls) + n);
+  const clattn_status status = current->act(a);
+  const int failed = atomic_load(&a->heap.failed) != 0;
+  atomic_store(&a->heap.fail_at, 0);
+  if (status != (failed ? CLATTN_ERROR_OUT_OF_MEMORY : CLATTN_SUCCESS))
+    fail_msg("%s: without memory for allocation %ld it returned %d '%s'", current->name, n, (int)status,
+             a->error.message);
+  check_error(a, status, "an allocation");
+  current->disarm(a);
+  count_leaks(leaks, "before", NULL, (uint64_t)n, outside, outside_caches());
+  again_and_finish(a, "an allocation");
+  count_leaks(leaks, "at the start", NULL, (uint64_t)n, objects, live_objects());
+  count_leaks(leaks, "by allocations,", NULL, (uint64_t)n, 0, (uint64_t)atomic_load(&a->heap.live));
+  if (print_violations())
+    fail_msg("%s: misuse of OpenCL without memory for allocation %ld", current->name, n);
+  stub->reset();
+  free(a);
+  return failed;
+}
+
+static void fail_every_allocation(const rig *r, int index) {
+  current = &operations[index];
+  long n = 1;
+  while (fail_allocation(r, n, &table[index].leaks)) {
+    assert_true(n < MOST_CALLS);
+    ++n;
+  }
+  table[index].allocations += (uint64_t)(n - 1);
+  assert_int_equal(table[index].leaks, 0);
+}
+
+static void test_calls_of_contexts(void **state) {
+  for (int i = 0; i < NUM_OPERATIONS; ++i)
+    if (operations[i].disarm == disarm_context)
+      fail_every_call(*state, i);
+}
+
+static void test_calls_of_plans(void **state) {
+  for (int i = 0; i < NUM_OPERATIONS; ++i)
+    if (operations[i].disarm == disarm_plan_create)
+      fail_every_call(*state, i);
+}
+
+static void test_calls_of_enqueues(void **state) {
+  for (int i = 0; i < NUM_OPERATIONS; ++i)
+    if (operations[i].disarm == disarm_enqueue)
+      fail_every_call(*state, i);
+}
+
+static void test_calls_of_releases(void **state) {
+  for (int i = 0; i < NUM_OPERATIONS; ++i)
+    if (operations[i].act == act_release)
+      fail_every_call(*state, i);
+}
+
+static void test_allocations(void **state) {
+  for (int i = 0; i < NUM_OPERATIONS; ++i)
+    fail_every_allocation(*state, i);
+  /* Contexts and plans live in the caller's memory; that they do is part of what this shows. */
+  assert_true(table[0].allocations > 0 && table[2].allocations > 0);
+}
+
+int run_failure_tests(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_calls_of_contexts, rig_setup, rig_teardown),
+      cmocka_unit_test_setup_teardown(test_calls_of_plans, rig_setup, rig_teardown),
+      cmocka_unit_test_setup_teardown(test_calls_of_enqueues, rig_setup, rig_teardown),
+      cmocka_unit_test_setup_teardown(test_calls_of_releases, rig_setup, rig_teardown),
+      cmocka_unit_test_setup_teardown(test_allocations, rig_setup, rig_teardown),
+  };
+  return cmocka_run_group_tests_name("fail the n-th call", tests, NULL, NULL);
+}
