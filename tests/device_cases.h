@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one table of cases that every variant runs, and its expansion into jobs: concrete problems with sizes, lengths and
+ * a seed.  A row is a problem line, what varies in it, and how its tensors are filled. */
+#ifndef CLATTN_TEST_DEVICE_CASES_H
+#define CLATTN_TEST_DEVICE_CASES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clattn.h"
+#include "problem.h"
+
+/* How tensors are filled.  Without a bit: scores of order one, a keep mask that keeps three pairs of five at random. */
+enum {
+  DATA_FAR = 1 << 0,   /* some keys score hundreds: the others' weights underflow */
+  DATA_NAN_Q = 1 << 1, /* one element each */
+  DATA_INF_Q = 1 << 2,
+  DATA_NAN_K = 1 << 3,
+  DATA_INF_K = 1 << 4,
+  DATA_NAN_V = 1 << 5,
+  DATA_INF_V = 1 << 6,
+  DATA_MASK_NONE = 1 << 7, /* the keep mask keeps nothing */
+  DATA_MASK_ALL = 1 << 8,
+  DATA_MASK_ROWS = 1 << 9,      /* whole rows are hidden */
+  DATA_MASK_FIRST = 1 << 10,    /* the first 64 keys, at most all but one, are hidden */
+  DATA_MASK_LAST = 1 << 11,     /* all but the last key are hidden */
+  DATA_BIAS_INF = 1 << 12,      /* a quarter of the bias is -inf */
+  DATA_BIAS_PLUS_INF = 1 << 13, /* one entry is +inf */
+  DATA_BIAS_LOWEST = 1 << 14,   /* everything is -FLT_MAX: rows are the mean of v */
+  DATA_BIAS_HUGE = 1 << 15,     /* one 1e30 in every row, some -1e30 */
+  DATA_BIAS_DEEP = 1 << 16,     /* everything is -1e30 */
+  DATA_POSITIVE = 1 << 17       /* q, k and v above zero: sums that only grow */
+};
+
+typedef struct device_case {
+  const char *name;
+  const char *line;    /* problem text; outputs and stage are chosen by the runs */
+  const char *vary[2]; /* "key=value|value|...": the row stands for every combination */
+  unsigned data;
+  const char *q_lengths, *k_lengths, *q_offsets; /* entries, repeated over the batch; -1 is "full"; NULL: not given */
+  const char *sizes;                             /* "batch,q_len,k_len" of the enqueue; NULL: the bounds */
+  float scale, softcap;                          /* not 0: given with the enqueue */
+  int random;                                    /* > 0: so many problems are drawn; then only name and this count */
+  int full;                                      /* 1: belongs to the long part */
+  int stages; /* stages of scores compared per job; 0: all four, or two where jobs are many */
+} device_case;
+
+extern const device_case device_cases[];
+extern const size_t device_case_count;
+
+#define JOB_MAX_BATCH 128
+
+/* One concrete problem. */
+typedef struct device_job {
+  char line[1024];
+  clattn_problem problem; /* as parsed; outputs and stage are not set yet */
+  clattn_problem resolved;
+  clattni_sizes sizes;
+  unsigned data;
+  uint64_t seed;
+  int sizes_given, has_q_lengths, has_k_lengths, has_q_offsets;
+  int32_t q_lengths[JOB_MAX_BATCH], k_lengths[JOB_MAX_BATCH], q_offsets[JOB_MAX_BATCH];
+  float scale, softcap; /* those that count */
+  int scale_given, softcap_given;
+  int stages;
+} device_job;
+
+size_t device_case_jobs(const device_case *row);
+/* Fills job number index of a row; 0 (with a message printed) if the row's text is wrong. */
+int device_case_job(const device_case *row, size_t index, device_job *job);
+
+/* Lengths of a batch entry, and whether lengths, causal, window and offset let its row i see key j: the definition, pair
+ * by pair. */
+int64_t job_q_len(const device_job *job, int64_t b);
+int64_t job_k_len(const device_job *job, int64_t b);
+int job_sees(const device_job *job, int64_t b, int64_t i, int64_t j);
+
+/* A number in [0, 1) that depends on its arguments alone. */
+double device_random(uint64_t seed, uint64_t a, uint64_t b);
+
+#endif

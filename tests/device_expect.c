@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device_expect.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clattn_ref.h"
+
+static const double eps = 1.1920929e-7;
+
+/* ---- the plain evaluation: float, one loop per sum, nothing clever --------------------------------------------- */
+
+/* Noise is what rounding the inputs of a step by a unit or so in the last place does to its result. */
+typedef struct plain_row {
+  float *raw, *capped, *score, *weight, *o;
+  double *raw_noise, *capped_noise, *score_noise, *weight_noise, *o_noise;
+  int *kept;
+  float lse, top;
+  double lse_noise;
+  void *memory;
+} plain_row;
+
+static int plain_open(plain_row *row, int64_t keys, int64_t v_dim) {
+  const size_t k = (size_t)keys + 1, d = (size_t)v_dim;
+  memset(row, 0, sizeof *row);
+  double *at = calloc(7 * k + 2 * d, sizeof *at);
+  if (at == NULL)
+    return 0;
+  row->memory = at;
+  row->raw_noise = at;
+  row->capped_noise = at + k;
+  row->score_noise = at + 2 * k;
+  row->weight_noise = at + 3 * k;
+  row->o_noise = at + 4 * k;
+  float *floats = (float *)(void *)(at + 4 * k + d);
+  row->raw = floats;
+  row->capped = floats + k;
+  row->score = floats + 2 * k;
+  row->weight = floats + 3 * k;
+  row->o = floats + 4 * k;
+  row->kept = (int *)(void *)(floats + 4 * k + d);
+  return 1;
+}
+
+static void plain_score(const device_job *job, const job_memory *memory, plain_row *row, int64_t b, int64_t h,
+                        int64_t i, int64_t j) {
+  const image *const q = &memory->slot[CLATTNI_Q], *const k = &memory->slot[CLATTNI_K];
+  const image *const bias = &memory->slot[CLATTNI_BIAS];
+  const int64_t h_kv = h / (job->resolved.q_heads / job->resolved.kv_heads);
+  float sum = 0.0f;
+  double size = 0.0;
+  for (int64_t d = 0; d < job->resolved.qk_dim; ++d) {
+    const float x = image_float(q, b, h, i, d), y = image_float(k, b, h_kv, j, d);
+    sum += x * y;
+    size += fabs((double)x * (double)y);
+  }
+  row->raw[j] = sum * job->scale;
+  row->raw_noise[j] = eps * size * fabs((double)job->scale) + (double)FLT_MIN;
+  row->capped[j] = job->softcap > 0.0f ? job->softcap * tanhf(row->raw[j] / job->softcap) : row->raw[j];
+  row->capped_noise[j] = isfinite(row->raw[j]) ? row->raw_noise[j] : 0.0;
+  if (job->softcap > 0.0f)
+    row->capped_noise[j] += 4.0 * eps * fabs((double)row->capped[j]);
+  row->score[j] = row->capped[j];
+  row->score_noise[j] = row->capped_noise[j];
+  if (bias->memory != NULL) {
+    row->score[j] += image_float(bias, b, h, i, j);
+    /* a score that drowns in its bias leaves no error behind */
+    const double last_place = eps * fabs((double)row->score[j]);
+    const int drowned = fabs((double)row->capped[j]) + row->capped_noise[j] < last_place / 8.0;
+    row->score_noise[j] = drowned ? 0.0 : row->capped_noise[j] + last_place;
+  }
+}
+
+static void plain_compute(const device_job *job, const job_memory *memory, plain_row *row, int64_t b, int64_t h,
+                          int64_t i) {
+  const image *const v = &memory->slot[CLATTNI_V];
+  const int64_t h_kv = h / (job->resolved.q_heads / job->resolved.kv_heads);
+  const int64_t keys = i < job_q_len(job, b) ? job_k_len(job, b) : 0;
+  float top = -INFINITY, sum = 0.0f;
+  double score_noise = 0.0;
+  for (int64_t j = 0; j < job->sizes.k_len; ++j) {
+    row->kept[j] = 0;
+    row->raw[j] = row->capped[j] = row->score[j] = -INFINITY;
+    row->weight[j] = 0.0f;
+    row->raw_noise[j] = row->capped_noise[j] = row->score_noise[j] = row->weight_noise[j] = 0.0;
+    if (j >= keys)
+      continue;
+    plain_score(job, memory, row, b, h, i, j);
+    row->kept[j] = job_sees(job, b, i, j) && job_mask_keeps(job, memory, b, h, i, j) && row->score[j] != -INFINITY;
+    if (!row->kept[j])
+      row->score[j] = -INFINITY;
+    else if (!isnan(top) && !(row->score[j] <= top))
+      top = row->score[j];
+  }
+  for (int64_t j = 0; j < keys; ++j)
+    if (row->kept[j])
+      sum += row->weight[j] = expf(row->score[j] - top);
+  row->top = top;
+  for (int64_t j = 0; j < keys; ++j)
+    if (row->kept[j]) {
+      row->weight[j] /= sum;
+      score_noise += (double)row->weight[j] * row->score_noise[j];
+    }
+  row->lse = sum == 0.0f ? -INFINITY : top + logf(sum);
+  row->lse_noise = score_noise + eps * (4.0 + fabs((double)top) + fabs((double)row->lse));
+  for (int64_t d = 0; d < job->resolved.v_dim; ++d) {
+    row->o[d] = 0.0f;
+    row->o_noise[d] = 0.0;
+  }
+  for (int64_t j = 0; j < keys; ++j) {
+    if (!row->kept[j])
+      continue;
+    const double relative = row->score_noise[j] + score_noise + eps * (8.0 + fabs((double)row->score[j] - (double)top));
+    row->weight_noise[j] = (double)row->weight[j] * relative + (double)FLT_MIN;
+    for (int64_t d = 0; d < job->resolved.v_dim; ++d) {
+      const float x = image_float(v, b, h_kv, j, d);
+      row->o[d] += row->weight[j] * x;
+      row->o_noise[d] += row->weight_noise[j] * fabs((double)x);
+    }
+  }
+}
+
+/* ---- expectations ---------------------------------------------------------------------------------------------- */
+
+static int expected_open(expected *e, size_t count) {
+  e->count = count;
+  e->value = calloc(count + 1, sizeof *e->value);
+  e->tolerance = calloc(count + 1, sizeof *e->tolerance);
+  return e->value != NULL && e->tolerance != NULL;
+}
+
+static void expected_close(expected *e) {
+  free(e->value);
+  free(e->tolerance);
+  memset(e, 0, sizeof *e);
+}
+
+void expectation_free(expectation *expect) {
+  expected_close(&expect->o);
+  expected_close(&expect->lse);
+  expected_close(&expect->max_logit);
+  for (int stage = 0; stage < 4; ++stage)
+    expected_close(&expect->scores[stage]);
+}
+
+static int same_kind(double a, double b) {
+  return isnan(a) ? isnan(b) != 0 : isinf(a) ? a >= b && a <= b : isfinite(b) != 0;
+}
+
+/* Tolerances of one row of one result.  A plain evaluation that is far off, or of another kind, says that the case is not
+ * fit to judge anybody. */
+static int tolerate(const device_job *job, const char *what, size_t row_index, expected *e, size_t first, size_t count,
+                    const float *plain, const double *noise) {
+  double error = 0.0, largest = 0.0;
+  for (size_t n = 0; n < count; ++n) {
+    const double want = e->value[first + n], got = (double)plain[n];
+    if (!same_kind(want, got)) {
+      (void)fprintf(stderr, "%s\n  %s, row %zu, element %zu: the reference says %g, the plain evaluation %g\n",
+                    job->line, what, row_index, n, want, got);
+      return 0;
+    }
+    if (isfinite(want)) {
+      error = fmax(error, fabs(want - got));
+      largest = noise[n] <= largest ? largest : noise[n]; /* NaN stays */
+    }
+  }
+  if (!(error <= 64.0 * largest) || !isfinite(largest)) {
+    (void)fprintf(stderr, "%s\n  %s, row %zu: the plain evaluation is off by %g with a noise of %g\n", job->line, what,
+                  row_index, error, largest);
+    return 0;
+  }
+  for (size_t n = 0; n < count; ++n)
+    e->tolerance[first + n] = isfinite(e->value[first + n]) ? 2.0 * error + 2.0 * noise[n] : 0.0;
+  return 1;
+}
+
+static int reference(const device_job *job, const job_memory *memory, expectation *expect) {
+  const image *const slot = memory->slot;
+  int first = 1;
+  for (int stage = 0; stage < 4; ++stage) {
+    clattn_problem problem = job->problem;
+    clattn_error error;
+    clattn_ref_args args;
+    if (!first && !(expect->stages >> stage & 1))
+      continue;
+    problem.stage = (clattn_stage)stage;
+    if (job->scale_given) {
+      problem.scale_mode = CLATTN_SCALE_VALUE;
+      problem.scale = job->scale;
+    }
+    if (job->softcap_given)
+      problem.softcap = job->softcap;
+    clattn_error_init(&error);
+    clattn_ref_args_init(&args);
+    args.error = &error;
+    args.sizes = job->sizes_given ? CLATTN_SIZES_GIVEN : CLATTN_SIZES_BOUNDS;
+    args.batch = job->sizes.batch;
+    args.q_len = job->sizes.q_len;
+    args.k_len = job->sizes.k_len;
+    const struct {
+      const void **to;
+      clattni_slot slot;
+    } inputs[] = {{&args.q, CLATTNI_Q},
+                  {&args.k, CLATTNI_K},
+                  {&args.v, CLATTNI_V},
+                  {&args.bias, CLATTNI_BIAS},
+                  {&args.keep_mask, CLATTNI_KEEP_MASK}};
+    for (size_t n = 0; n < sizeof inputs / sizeof inputs[0]; ++n)
+      if (slot[inputs[n].slot].memory != NULL)
+        *inputs[n].to = slot[inputs[n].slot].memory + slot[inputs[n].slot].offset;
+    args.q_lengths = job->has_q_lengths ? job->q_lengths : NULL;
+    args.k_lengths = job->has_k_lengths ? job->k_lengths : NULL;
+    args.q_offsets = job->has_q_offsets ? job->q_offsets : NULL;
+    if (first) {
+      args.o = expect->o.value;
+      args.lse = expect->lse.value;
+      args.max_logit = expect->max_logit.value;
+    }
+    if (expect->stages >> stage & 1)
+      args.scores = expect->scores[stage].value;
+    first = 0;
+    if (clattn_ref_attention(&problem, &args) != CLATTN_SUCCESS) {
+      (void)fprintf(stderr, "%s\n  the reference refuses it: %s\n", job->line, error.message);
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/* The plain maximum of a head, and what its rounding may have hidden. */
+typedef struct head_maximum {
+  float best;
+  double best_noise, highest;
+} head_maximum;
+
+static void follow_maximum(const device_job *job, const plain_row *row, head_maximum *head) {
+  for (int64_t j = 0; j < job->sizes.k_len; ++j) {
+    if (!row->kept[j])
+      continue;
+    if (!isnan(head->best) && !(row->raw[j] <= head->best)) {
+      head->best = row->raw[j];
+      head->best_noise = row->raw_noise[j];
+    }
+    head->highest = fmax(head->highest, (double)row->raw[j] + row->raw_noise[j]);
+  }
+}
+
+static int tolerances(const device_job *job, const job_memory *memory, expectation *expect) {
+  static const char *const names[4] = {"raw scores", "capped scores", "masked scores", "weights"};
+  const size_t keys = (size_t)job->sizes.k_len, v_dim = (size_t)job->resolved.v_dim;
+  plain_row row;
+  int good = plain_open(&row, job->sizes.k_len, job->resolved.v_dim);
+  size_t index = 0, head_index = 0;
+  for (int64_t b = 0; b < job->sizes.batch; ++b)
+    for (int64_t h = 0; h < job->resolved.q_heads; ++h, ++head_index) {
+      head_maximum head = {-INFINITY, 0.0, -(double)INFINITY};
+      for (int64_t i = 0; good && i < job->sizes.q_len; ++i, ++index) {
+        plain_compute(job, memory, &row, b, h, i);
+        const float *const shown[4] = {row.raw, row.capped, row.score, row.weight};
+        const double *const noise[4] = {row.raw_noise, row.capped_noise, row.score_noise, row.weight_noise};
+        for (int stage = 0; good && stage < 4; ++stage)
+          if (expect->stages >> stage & 1)
+            good = tolerate(job, names[stage], index, &expect->scores[stage], index * keys, keys, shown[stage],
+                            noise[stage]);
+        good = good && tolerate(job, "o", index, &expect->o, index * v_dim, v_dim, row.o, row.o_noise) &&
+               tolerate(job, "lse", index, &expect->lse, index, 1, &row.lse, &row.lse_noise);
+        follow_maximum(job, &row, &head);
+      }
+      const double noise = fmax(head.best_noise, head.highest - (double)head.best);
+      good = good && tolerate(job, "max_logit", head_index, &expect->max_logit, head_index, 1, &head.best, &noise);
+    }
+  free(row.memory);
+  return good;
+}
+
+int expectation_make(const device_job *job, const job_memory *memory, unsigned stages, expectation *expect) {
+  const size_t heads = (size_t)(job->sizes.batch * job->resolved.q_heads), rows = heads * (size_t)job->sizes.q_len;
+  memset(expect, 0, sizeof *expect);
+  expect->stages = stages;
+  int good = expected_open(&expect->o, rows * (size_t)job->resolved.v_dim) && expected_open(&expect->lse, rows) &&
+             expected_open(&expect->max_logit, heads);
+  for (int stage = 0; stage < 4; ++stage)
+    if (stages >> stage & 1)
+      good = good && expected_open(&expect->scores[stage], rows * (size_t)job->sizes.k_len);
+  good = good && reference(job, memory, expect) && tolerances(job, memory, expect);
+  if (!good)
+    expectation_free(expect);
+  return good;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------------------------- */
+
+typedef struct comparison {
+  const char *name;
+  const expected *expect;
+  const image *tensor;
+  int zeros_are_exact; /* weights of excluded keys, rows without a key */
+} comparison;
+
+static int is_plain_zero(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits == 0;
+}
+
+static int agrees(const comparison *c, float got, double want, double tolerance) {
+  if (isnan(want))
+    return isnan(got) != 0;
+  if (isinf(want))
+    return isinf(got) && (got > 0.0f) == (want > 0.0);
+  if (!isfinite(got))
+    return 0;
+  if (c->zeros_are_exact && !(want > 0.0) && !(want < 0.0))
+    return is_plain_zero(got); /* not the negative zero that marks excluded keys inside */
+  if (c->zeros_are_exact && fabs(want) < 1e-46)
+    return fabsf(got) <= 0.0f; /* far below every float: the weight is gone, not small */
+  return fabs((double)got - want) <= tolerance;
+}
+
+static size_t compare(const comparison *c) {
+  const image *t = c->tensor;
+  size_t differ = 0, n = 0;
+  if (c->expect->count == 0)
+    return 0;
+  for (int64_t b = 0; b < t->shape[0]; ++b)
+    for (int64_t h = 0; h < t->shape[1]; ++h)
+      for (int64_t r = 0; r < t->shape[2]; ++r)
+        for (int64_t e = 0; e < t->shape[3]; ++e, ++n) {
+          const float got = image_float(t, b, h, r, e);
+          if (agrees(c, got, c->expect->value[n], c->expect->tolerance[n]))
+            continue;
+          if (differ++ < 3)
+            (void)fprintf(stderr, "  %s[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] is %.9g, not %.9g +- %.2g\n",
+                          c->name, b, h, r, e, (double)got, c->expect->value[n], c->expect->tolerance[n]);
+        }
+  if (n != c->expect->count) {
+    (void)fprintf(stderr, "  %s: %zu elements, not %zu\n", c->name, n, c->expect->count);
+    ++differ;
+  }
+  return differ;
+}
+
+/* o of a row without a kept key is zero to the last bit. */
+static size_t empty_rows(const expectation *expect, const image *o) {
+  size_t differ = 0, row = 0;
+  for (int64_t b = 0; b < o->shape[0]; ++b)
+    for (int64_t h = 0; h < o->shape[1]; ++h)
+      for (int64_t i = 0; i < o->shape[2]; ++i, ++row)
+        for (int64_t d = 0; expect->lse.value[row] < -DBL_MAX && d < o->shape[3]; ++d)
+          if (!is_plain_zero(image_float(o, b, h, i, d)) && differ++ < 3)
+            (void)fprintf(stderr, "  o[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] of an empty row is %.9g\n", b,
+                          h, i, d, (double)image_float(o, b, h, i, d));
+  return differ;
+}
+
+size_t expectation_compare(const expectation *expect, const job_memory *memory, uint32_t outputs, clattn_stage stage) {
+  const image *slot = memory->slot;
+  size_t differ = 0;
+  const comparison all[] = {
+      {"o", &expect->o, &slot[CLATTNI_O], 0},
+      {"lse", &expect->lse, &slot[CLATTNI_LSE], 0},
+      {"scores", &expect->scores[stage], &slot[CLATTNI_SCORES], stage == CLATTN_STAGE_WEIGHTS},
+      {"max_logit", &expect->max_logit, &slot[CLATTNI_MAX_LOGIT], 0},
+  };
+  for (unsigned bit = 0; bit < 4; ++bit)
+    if (outputs >> bit & 1)
+      differ += compare(&all[bit]);
+  if ((outputs & CLATTN_OUT_O) && slot[CLATTNI_O].memory != NULL)
+    differ += empty_rows(expect, &slot[CLATTNI_O]);
+  return differ;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the fused variants promise beside right numbers: other outputs change no bit of o, no score matrix is kept, and keys
+ * that nobody sees cost nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_judge.h"
+
+#include <time.h>
+
+/* o of every set of outputs and every stage has the bits that o has alone. */
+void outputs_leave_o_alone(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    unsigned data;
+  } shapes[] = {
+      {"b=2 hq=4 hkv=2 sq=70 sk=190 d=20 dv=9 causal=1 off=bottom_right mask=u8 bias=f32", 0},
+      {"b=3 hq=2 sq=130 sk=133 d=5 qlen=per_batch klen=per_batch window=9,4 softcap=3", 0},
+      {"hq=3 sq=50 sk=600 d=33 dv=300", 0},
+      {"hq=2 sq=50 sk=200 d=4 dv=7 mask=u8 scale=1", DATA_NAN_V | DATA_INF_K | DATA_MASK_FIRST | DATA_FAR},
+  };
+  size_t passed = 0;
+  for (size_t n = 0; n < sizeof shapes / sizeof shapes[0]; ++n)
+    for (uint32_t v = 0; v < variant_count; ++v) {
+      device_job job;
+      job_memory memory;
+      snapshot alone;
+      int claimed = 1;
+      if (!variants[v].fused)
+        continue;
+      parse_job(shapes[n].line, shapes[n].data, &job);
+      assert_true(job_memory_open(&rig, &job, &memory));
+      run_options options = {.variant = variants[v].name, .outputs = CLATTN_OUT_O};
+      assert_true(device_run(&rig, &job, &memory, &options, &claimed));
+      assert_true(claimed);
+      take(&memory, &alone);
+      for (uint32_t others = 0; others < 8; ++others)
+        for (int stage = 0; stage < 4; ++stage) {
+          const image *o = &memory.slot[CLATTNI_O];
+          options.outputs = CLATTN_OUT_O | others << 1;
+          options.stage = (clattn_stage)stage;
+          assert_true(device_run(&rig, &job, &memory, &options, &claimed));
+          if (memcmp(alone.bytes[CLATTNI_O], o->memory, o->bytes) != 0)
+            fail_msg("%s, %s: o has other bits with outputs %" PRIu32 ", stage %d", job.line, variants[v].name,
+                     options.outputs, stage);
+          ++passed;
+        }
+      drop(&alone);
+      job_memory_close(&memory);
+    }
+  assert_true(passed > 0);
+}
+
+static void plan_info_of(const char *line, const char *variant, clattn_plan_info *info) {
+  clattn_problem problem;
+  clattn_plan_options options;
+  clattn_plan *plan = NULL;
+  clattn_error error;
+  clattn_error_init(&error);
+  clattn_plan_options_init(&options);
+  options.variant = variant;
+  clattn_plan_info_init(info);
+  assert_int_equal(clattn_problem_parse(line, &problem, NULL), CLATTN_SUCCESS);
+  if (clattn_plan_create(rig.context, &problem, &options, &plan, &error) != CLATTN_SUCCESS)
+    fail_msg("%s: %s", line, error.message);
+  assert_int_equal(clattn_plan_get_info(plan, info), CLATTN_SUCCESS);
+  clattn_plan_release(plan);
+}
+
+void fused_plans_keep_no_scores(void **state) {
+  (void)state;
+  static const char *const outputs[] = {"o", "o,lse,scores", "o,lse,max_logit", "o,lse,scores,max_logit", "scores"};
+  size_t passed = 0;
+  for (uint32_t v = 0; v < variant_count; ++v)
+    for (size_t n = 0; variants[v].fused && n < sizeof outputs / sizeof outputs[0]; ++n)
+      for (int lengths = 0; lengths < 2; ++lengths) {
+        clattn_plan_info info;
+        char line[128];
+        const int maxima = strstr(outputs[n], "max_logit") != NULL;
+        (void)snprintf(line, sizeof line, "hq=8 sq=16384 sk=16384 d=64 out=%s%s", outputs[n],
+                       lengths ? " klen=per_batch" : "");
+        plan_info_of(line, variants[v].name, &info);
+        assert_int_equal(info.workspace_bytes > 0, lengths || maxima);
+        assert_true(info.workspace_bytes < 16u << 20);
+        assert_int_equal(info.row_blocks, 1);
+        assert_int_equal(info.launches, 1 + lengths + maxima);
+        ++passed;
+      }
+  assert_true(passed > 0);
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double seconds_of(const clattn_plan *plan, const clattn_args *args) {
+  struct timespec start, end;
+  assert_int_equal(clFinish(rig.queue), CL_SUCCESS);
+  assert_int_equal(timespec_get(&start, TIME_UTC), TIME_UTC);
+  assert_int_equal(clattn_enqueue(plan, rig.queue, args, 0, NULL, NULL), CLATTN_SUCCESS);
+  assert_int_equal(clFinish(rig.queue), CL_SUCCESS);
+  assert_int_equal(timespec_get(&end, TIME_UTC), TIME_UTC);
+  return (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+}
+
+/* A window of 128 of 16384 keys takes a twentieth of the time of all keys at most. */
+void windows_skip_keys(void **state) {
+  (void)state;
+  enum { LENGTH = 16384, DIM = 64, RUNS = 3 };
+  static const char *const lines[2] = {"sq=16384 sk=16384 d=64", "sq=16384 sk=16384 d=64 window=127,0"};
+  image tensor[4]; /* q, k, v, o */
+  size_t passed = 0;
+  clattn_args args;
+  clattn_args_init(&args);
+  clattn_mem *const mem[4] = {&args.q, &args.k, &args.v, &args.o};
+  for (size_t n = 0; n < 4; ++n) {
+    assert_true(image_open(&rig, LENGTH * DIM * sizeof(float), 0, &tensor[n]));
+    for (size_t i = 0; i < (size_t)LENGTH * DIM; ++i) {
+      const float x = (float)(2 * device_random(1, n, i) - 1);
+      memcpy(tensor[n].memory + i * sizeof x, &x, sizeof x);
+    }
+    *mem[n] = clattn_buffer(tensor[n].buffer, 0);
+  }
+  for (uint32_t v = 0; v < variant_count; ++v) {
+    double seconds[2][RUNS];
+    clattn_plan *plan[2] = {NULL, NULL};
+    if (!variants[v].fused)
+      continue;
+    for (size_t n = 0; n < 2; ++n) {
+      clattn_problem problem;
+      clattn_plan_options options;
+      clattn_plan_options_init(&options);
+      options.variant = variants[v].name;
+      assert_int_equal(clattn_problem_parse(lines[n], &problem, NULL), CLATTN_SUCCESS);
+      assert_int_equal(clattn_plan_create(rig.context, &problem, &options, &plan[n], NULL), CLATTN_SUCCESS);
+    }
+    (void)seconds_of(plan[1], &args); /* builds and warms up */
+    for (size_t run = 0; run < RUNS; ++run)
+      for (size_t n = 0; n < 2; ++n)
+        seconds[n][run] = seconds_of(plan[n], &args);
+    for (size_t n = 0; n < 2; ++n) {
+      qsort(seconds[n], RUNS, sizeof seconds[n][0], by_value);
+      clattn_plan_release(plan[n]);
+    }
+    print_message("%s: %.4f s, %.4f s with a window of 128\n", variants[v].name, seconds[0][RUNS / 2],
+                  seconds[1][RUNS / 2]);
+    assert_true(20 * seconds[1][RUNS / 2] <= seconds[0][RUNS / 2]);
+    ++passed;
+  }
+  for (size_t n = 0; n < 4; ++n)
+    image_close(&tensor[n]);
+  assert_true(passed > 0);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors of a job in memory that traps mistakes, and its runs on a device.
+ *
+ * Every tensor has a mapping of its own that ends where its buffer ends: a page behind it can't be touched.  Inputs are NaN
+ * but for the elements that some kept pair needs; outputs are filled with a pattern that must still stand wherever no
+ * element lies. */
+#ifndef CLATTN_TEST_DEVICE_RUN_H
+#define CLATTN_TEST_DEVICE_RUN_H
+
+#include "device_cases.h"
+
+typedef struct device_rig {
+  clattn_context *context;
+  cl_context cl;
+  cl_device_id device;
+  cl_command_queue queue;        /* in order */
+  cl_command_queue out_of_order; /* NULL if the device has none */
+} device_rig;
+int device_rig_open(device_rig *rig);
+void device_rig_close(device_rig *rig);
+
+typedef struct image {
+  unsigned char *memory; /* the buffer's first byte; NULL: no such tensor, or an empty one */
+  size_t bytes, mapped;  /* of the buffer; of the mapping */
+  size_t offset;         /* bytes to element (0,0,0,0) */
+  size_t element;
+  int64_t shape[4], stride[4];
+  int pattern; /* byte that it was filled with */
+  cl_mem buffer;
+} image;
+
+typedef struct job_memory {
+  image slot[CLATTNI_SLOTS];
+} job_memory;
+/* 0 on failure, with a message. */
+int job_memory_open(const device_rig *rig, const device_job *job, job_memory *memory);
+void job_memory_close(job_memory *memory);
+
+int image_open(const device_rig *rig, size_t bytes, int pattern, image *out);
+void image_close(image *closing);
+/* Fills buffers with their patterns; makes visible to the host what the device wrote there.  0 on failure. */
+#define IMAGES_MOST 8
+int images_fill(cl_command_queue queue, image *const *list, size_t count);
+int images_sync(cl_command_queue queue, image *const *list, size_t count);
+/* The output tensors that have memory; their count. */
+size_t job_outputs(job_memory *memory, image *list[IMAGES_MOST]);
+/* The byte index of an element. */
+size_t image_at(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e);
+float image_float(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e);
+
+/* Whether the keep mask in memory keeps a pair; 1 without a mask. */
+int job_mask_keeps(const device_job *job, const job_memory *memory, int64_t b, int64_t h, int64_t i, int64_t j);
+
+#define OUTPUT_PATTERN 0x7e
+
+typedef struct run_options {
+  const char *variant;
+  uint32_t outputs;
+  clattn_stage stage;
+  uint64_t workspace_cap;
+  int inner_workspace;     /* 1: the library makes the workspace */
+  const clattn_plan *plan; /* or NULL: one is made for the run */
+} run_options;
+
+/* Poisons the outputs, runs, waits, and checks all that no element may have touched.  0 on failure, with a message.
+ * *claimed becomes 0 when the variant does not take the problem: then nothing ran. */
+int device_run(const device_rig *rig, const device_job *job, job_memory *memory, const run_options *options,
+               int *claimed);
+
+clattn_status device_plan(const device_rig *rig, const device_job *job, const run_options *options, clattn_plan **plan,
+                          clattn_error *error);
+void device_args(const device_job *job, const job_memory *memory, uint32_t outputs, clattn_args *args);
+
+#endif
