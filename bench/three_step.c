@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small benchmark: the default variant and the three-step baseline against the FMA peak that is measured beside them, the
+ * workspace they used, and what plan creation and enqueue cost the host.  Correctness comes first: sampled rows against double precision. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <clattn.h>
+#include <clattn_ref.h>
+
+#define REPEATS 9
+#define RAW_ARGUMENTS 12
+
+/* Independent chains of fused multiply-adds: enough of them to cover the latency of two units, few enough for registers.
+ * `raw` has arguments like those of a clattn kernel and does nothing. */
+static const char probe_source[] = "#define VECTOR_(n) float##n\n"
+                                   "#define VECTOR(n) VECTOR_(n)\n"
+                                   "typedef VECTOR(WIDTH) vec;\n"
+                                   "#if defined(__clang__) && WIDTH == 16\n"
+                                   "__attribute__((min_vector_width(512)))\n"
+                                   "#endif\n"
+                                   "__kernel void fma_peak(__global float *out, int n, float x, float y) {\n"
+                                   "  vec a[10];\n"
+                                   "  const vec vx = (vec)(x), vy = (vec)(y);\n"
+                                   "  for (int i = 0; i < 10; ++i) a[i] = (vec)(x * (float)i);\n"
+                                   "  for (int r = 0; r < n; ++r) {\n"
+                                   "#pragma unroll\n"
+                                   "    for (int i = 0; i < 10; ++i) a[i] = fma(a[i], vx, vy);\n"
+                                   "  }\n"
+                                   "  vec s = a[0];\n"
+                                   "  for (int i = 1; i < 10; ++i) s += a[i];\n"
+                                   "  out[get_global_id(0)] = s.s0 + s.s1 + s.s2 + s.s3;\n"
+                                   "}\n"
+                                   "typedef struct { long words[64]; } block;\n"
+                                   "__kernel void raw(block p, int r, __global float *a, __global float *b, __global "
+                                   "float *c, __global float *d, __global float *e, __global float *f, __global float "
+                                   "*g, __global float *h, __global float *i, __global float *j) {}\n";
+
+typedef struct bench {
+  clattn_context *context;
+  cl_context cl;
+  cl_device_id device;
+  cl_command_queue queue;
+  clattn_device_info info;
+  int width;
+  cl_program program;
+  cl_kernel peak, raw[3];
+  cl_mem scratch;
+} bench;
+
+static double now(void) {
+  struct timespec t;
+  timespec_get(&t, TIME_UTC);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void must(clattn_status status, const char *what) {
+  if (status == CLATTN_SUCCESS)
+    return;
+  fprintf(stderr, "%s: %s: %s\n", what, clattn_status_name(status), clattn_status_text(status));
+  exit(status == CLATTN_ERROR_NO_DEVICE ? 3 : 1);
+}
+
+static void *memory(size_t bytes) {
+  void *block = malloc(bytes);
+  must(block == NULL ? CLATTN_ERROR_OUT_OF_MEMORY : CLATTN_SUCCESS, "malloc");
+  return block;
+}
+
+static cl_mem buffer_of(const bench *b, size_t bytes, void *host) {
+  cl_int code = CL_SUCCESS;
+  cl_mem buffer =
+      clCreateBuffer(b->cl, CL_MEM_READ_WRITE | (host != NULL ? CL_MEM_COPY_HOST_PTR : 0), bytes, host, &code);
+  must(code, "clCreateBuffer");
+  return buffer;
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+  qsort(values, (size_t)count, sizeof(*values), by_value);
+  return values[count / 2];
+}
+
+static void open_bench(bench *b) {
+  cl_int code = CL_SUCCESS;
+  char options[64];
+  const char *source = probe_source;
+  memset(b, 0, sizeof(*b));
+  clattn_device_info_init(&b->info);
+  must(clattn_context_create_default(NULL, &b->context, NULL), "clattn_context_create_default");
+  must(clattn_context_handles(b->context, &b->cl, &b->device), "clattn_context_handles");
+  must(clattn_context_device_info(b->context, &b->info), "clattn_context_device_info");
+  b->width = b->info.native_float_width >= 16 ? 16 : b->info.native_float_width >= 8 ? 8 : 4;
+  b->queue = clCreateCommandQueue(b->cl, b->device, 0, &code);
+  must(code, "clCreateCommandQueue");
+  b->program = clCreateProgramWithSource(b->cl, 1, &source, NULL, &code);
+  must(code, "clCreateProgramWithSource");
+  snprintf(options, sizeof(options), "-DWIDTH=%d", b->width);
+  must(clBuildProgram(b->program, 1, &b->device, options, NULL, NULL), "building the probes");
+  b->peak = clCreateKernel(b->program, "fma_peak", &code);
+  must(code, "clCreateKernel");
+  for (int i = 0; i < 3; ++i) {
+    b->raw[i] = clCreateKernel(b->program, "raw", &code);
+    must(code, "clCreateKernel");
+  }
+  b->scratch = buffer_of(b, 1 << 20, NULL);
+  for (int i = 0; i < 3; ++i)
+    for (cl_uint x = 2; x < RAW_ARGUMENTS; ++x)
+      must(clSetKernelArg(b->raw[i], x, sizeof(cl_mem), &b->scratch), "clSetKernelArg");
+}
+
+static void close_bench(bench *b) {
+  clReleaseMemObject(b->scratch);
+  for (int i = 0; i < 3; ++i)
+    clReleaseKernel(b->raw[i]);
+  clReleaseKernel(b->peak);
+  clReleaseProgram(b->program);
+  clReleaseCommandQueue(b->queue);
+  clattn_context_release(b->context);
+}
+
+/* Floating-point operations a second of one probe run. */
+static double probe_peak(const bench *b) {
+  const cl_int n = 100000;
+  const float x = 0.999f, y = 1e-3f;
+  const size_t global = (size_t)b->info.compute_units * 8, local = 1;
+  must(clSetKernelArg(b->peak, 0, sizeof(cl_mem), &b->scratch), "clSetKernelArg");
+  must(clSetKernelArg(b->peak, 1, sizeof(n), &n), "clSetKernelArg");
+  must(clSetKernelArg(b->peak, 2, sizeof(x), &x), "clSetKernelArg");
+  must(clSetKernelArg(b->peak, 3, sizeof(y), &y), "clSetKernelArg");
+  const double start = now();
+  must(clEnqueueNDRangeKernel(b->queue, b->peak, 1, NULL, &global, &local, 0, NULL, NULL), "the FMA probe");
+  must(clFinish(b->queue), "clFinish");
+  return 2.0 * 10 * b->width * n * (double)global / (now() - start);
+}
+
+static void fill(float *values, size_t count, unsigned *seed) {
+  for (size_t i = 0; i < count; ++i) {
+    *seed = *seed * 1664525u + 1013904223u;
+    values[i] = (float)(*seed >> 8) / (float)(1 << 23) - 1.0f;
+  }
+}
+
+/* Largest difference of sampled rows from double precision. */
+static double check(const bench *b, const clattn_problem *problem, float *const in[3], cl_mem out, int64_t rows) {
+  const size_t count = (size_t)(rows * problem->v_dim);
+  clattn_ref_args args;
+  double worst = 0, *want = memory(count * sizeof(*want));
+  float *got = memory(count * sizeof(*got));
+  must(clEnqueueReadBuffer(b->queue, out, CL_TRUE, 0, count * sizeof(float), got, 0, NULL, NULL), "reading o");
+  clattn_ref_args_init(&args);
+  args.q = in[0];
+  args.k = in[1];
+  args.v = in[2];
+  args.o = want;
+  args.row_step = rows > 64 ? rows / 64 : 1;
+  must(clattn_ref_attention(problem, &args), "clattn_ref_attention");
+  for (int64_t r = 0; r < rows; r += args.row_step)
+    for (int64_t d = 0; d < problem->v_dim; ++d) {
+      const double difference = fabs(got[r * problem->v_dim + d] - want[r * problem->v_dim + d]);
+      if (!(difference <= worst)) /* NaN counts */
+        worst = difference;
+    }
+  free(want);
+  free(got);
+  return worst;
+}
+
+/* Attention and probe in turns, so that a busy machine slows both.  Returns 1 if the numbers are wrong. */
+static int run_shape(const bench *b, const char *variant, int64_t heads, int64_t length, int64_t dim, int causal) {
+  clattn_problem problem;
+  clattn_plan_options options;
+  clattn_plan_info info;
+  clattn_args args;
+  clattn_plan *plan = NULL;
+  clattn_error error;
+  const size_t count = (size_t)(heads * length * dim);
+  float *host[3];
+  cl_mem buffer[3], workspace = NULL;
+  unsigned seed = 1;
+  double seconds[REPEATS], peaks[REPEATS];
+
+  clattn_error_init(&error);
+  clattn_problem_init(&problem);
+  problem.q_heads = problem.kv_heads = heads;
+  problem.q_len = problem.k_len = length;
+  problem.qk_dim = problem.v_dim = dim;
+  problem.causal = (uint32_t)causal;
+  clattn_plan_options_init(&options);
+  options.variant = variant;
+  if (clattn_plan_create(b->context, &problem, &options, &plan, &error) != CLATTN_SUCCESS) {
+    fprintf(stderr, "%s: %s\n", clattn_status_name(error.status), error.message);
+    exit(1);
+  }
+  clattn_plan_info_init(&info);
+  must(clattn_plan_get_info(plan, &info), "clattn_plan_get_info");
+  for (int i = 0; i < 3; ++i) {
+    host[i] = memory(count * sizeof(float));
+    fill(host[i], count, &seed);
+    buffer[i] = buffer_of(b, count * sizeof(float), host[i]);
+  }
+  cl_mem out = buffer_of(b, count * sizeof(float), NULL);
+  if (info.workspace_bytes > 0)
+    workspace = buffer_of(b, (size_t)info.workspace_bytes, NULL);
+  clattn_args_init(&args);
+  args.q = clattn_buffer(buffer[0], 0);
+  args.k = clattn_buffer(buffer[1], 0);
+  args.v = clattn_buffer(buffer[2], 0);
+  args.o = clattn_buffer(out, 0);
+  args.workspace = clattn_buffer(workspace, 0);
+
+  for (int r = -1; r < REPEATS; ++r) { /* the first run compiles and warms up */
+    const double peak = probe_peak(b), start = now();
+    must(clattn_enqueue(plan, b->queue, &args, 0, NULL, NULL), "clattn_enqueue");
+    must(clFinish(b->queue), "clFinish");
+    if (r >= 0) {
+      seconds[r] = now() - start;
+      peaks[r] = peak;
+    }
+  }
+  const double worst = check(b, &problem, host, out, heads * length), took = median(seconds, REPEATS);
+  const double peak = median(peaks, REPEATS), rate = (double)info.flops / took;
+  printf("%-16s H %-2lld S %-5lld D %-3lld %s %9.2f ms %7.1f GFLOP/s = %4.1f %% of FMA peak %.1f; workspace %.1f MiB, "
+         "%u rounds; max error %.1e\n",
+         info.variant, (long long)heads, (long long)length, (long long)dim, causal ? "causal" : "full  ", took * 1e3,
+         rate * 1e-9, 100 * rate / peak, peak * 1e-9, (double)info.workspace_bytes / (1 << 20), info.row_blocks, worst);
+  fflush(stdout);
+
+  for (int i = 0; i < 3; ++i) {
+    clReleaseMemObject(buffer[i]);
+    free(host[i]);
+  }
+  clReleaseMemObject(out);
+  if (workspace != NULL)
+    clReleaseMemObject(workspace);
+  clattn_plan_release(plan);
+  return !(worst < 1e-5);
+}
+
+/* What an application would do without clattn: set as many arguments of as many kernels, and enqueue them behind an event. */
+static void raw_enqueue(const bench *b, uint32_t launches, cl_event gate) {
+  const size_t global = 1, local = 1;
+  const cl_long words[64] = {0};
+  const cl_int round = 0;
+  const cl_uint used = launches == 1 ? RAW_ARGUMENTS : 7; /* the fused kernel's; the mean of the three steps' */
+  for (uint32_t i = 0; i < launches; ++i) {
+    must(clSetKernelArg(b->raw[i], 0, sizeof(words), words), "clSetKernelArg");
+    must(clSetKernelArg(b->raw[i], 1, sizeof(round), &round), "clSetKernelArg");
+    for (cl_uint a = 2; a < used; ++a)
+      must(clSetKernelArg(b->raw[i], a, sizeof(cl_mem), &b->scratch), "clSetKernelArg");
+    must(clEnqueueNDRangeKernel(b->queue, b->raw[i], 1, NULL, &global, &local, i == 0 ? 1 : 0, i == 0 ? &gate : NULL,
+                                NULL),
+         "clEnqueueNDRangeKernel");
+  }
+}
+
+/* Host seconds of one enqueue, raw or clattn's.  An event holds the queue back meanwhile, so that no device thread takes
+ * the processor away. */
+static double held_enqueue(const bench *b, const clattn_plan *plan, const clattn_args *args, uint32_t launches) {
+  cl_int code = CL_SUCCESS;
+  cl_event gate = clCreateUserEvent(b->cl, &code);
+  must(code, "clCreateUserEvent");
+  const double start = now();
+  if (plan != NULL)
+    must(clattn_enqueue(plan, b->queue, args, 1, &gate, NULL), "clattn_enqueue");
+  else
+    raw_enqueue(b, launches, gate);
+  const double took = now() - start;
+  must(clSetUserEventStatus(gate, CL_COMPLETE), "clSetUserEventStatus");
+  must(clFinish(b->queue), "clFinish");
+  clReleaseEvent(gate);
+  return took;
+}
+
+static void overheads(const bench *b, const char *variant) {
+  enum { COUNT = 2001 };
+  static double plans[COUNT], ours[COUNT], raws[COUNT], differences[COUNT];
+  clattn_problem problem;
+  clattn_plan_options options;
+  clattn_plan *plan = NULL;
+  clattn_plan_info info;
+  clattn_args args;
+  cl_mem workspace = NULL;
+  clattn_problem_init(&problem);
+  problem.q_len = problem.k_len = 8;
+  problem.qk_dim = 8;
+  clattn_plan_options_init(&options);
+  options.variant = variant;
+  must(clattn_plan_create(b->context, &problem, &options, &plan, NULL), "clattn_plan_create");
+  clattn_plan_info_init(&info);
+  must(clattn_plan_get_info(plan, &info), "clattn_plan_get_info");
+  const uint32_t launches = info.launches < 3 ? info.launches : 3;
+  cl_mem in = buffer_of(b, 4096, NULL);
+  if (info.workspace_bytes > 0)
+    workspace = buffer_of(b, (size_t)info.workspace_bytes, NULL);
+  clattn_args_init(&args);
+  args.q = args.k = args.v = clattn_buffer(in, 0);
+  args.o = clattn_buffer(b->scratch, 0);
+  args.workspace = clattn_buffer(workspace, 0);
+  for (int i = 0; i < COUNT; ++i) {
+    clattn_plan *again = NULL;
+    const double start = now();
+    must(clattn_plan_create(b->context, &problem, &options, &again, NULL), "clattn_plan_create");
+    plans[i] = now() - start;
+    clattn_plan_release(again);
+    ours[i] = held_enqueue(b, plan, &args, launches);
+    raws[i] = held_enqueue(b, NULL, NULL, launches);
+    differences[i] = ours[i] - raws[i];
+  }
+  printf("%s: plan creation, warm: %.2f us (bound 10)\n", info.variant, median(plans, COUNT) * 1e6);
+  printf("%s: enqueue of %u launches: %.2f us; %u raw launches: %.2f us; difference %.2f us (bound 3)\n", info.variant,
+         info.launches, median(ours, COUNT) * 1e6, launches, median(raws, COUNT) * 1e6,
+         median(differences, COUNT) * 1e6);
+  clReleaseMemObject(in);
+  if (workspace != NULL)
+    clReleaseMemObject(workspace);
+  clattn_plan_release(plan);
+}
+
+int main(int count, char **words) {
+  bench b;
+  int bad = 0;
+  const int all = count == 2 && strcmp(words[1], "--all") == 0;
+  const int help = count == 2 && strcmp(words[1], "--help") == 0;
+  if (count > 1 && !all) {
+    fprintf(
+        help ? stdout : stderr,
+        "usage: %s [--all]\n"
+        "Measures the default variant and the three-step pipeline on the default device, as a percent of the FMA peak\n"
+        "measured beside them, and the host's cost of plan creation and enqueue. --all: more shapes, some minutes.\n",
+        words[0]);
+    return help ? 0 : 2;
+  }
+  open_bench(&b);
+  printf("%s, driver %s, %u compute units, clattn %s; medians of %d interleaved runs, wall clock\n", b.info.name,
+         b.info.driver, b.info.compute_units, clattn_version(), REPEATS);
+  const char *baseline = (b.info.type & CL_DEVICE_TYPE_CPU) != 0 ? "three-step-cpu" : "three-step";
+  for (int64_t dim = 64; dim <= 128; dim *= 2) {
+    bad |= run_shape(&b, NULL, 8, 1152, dim, 0);
+    bad |= run_shape(&b, baseline, 8, 1152, dim, 0);
+  }
+  if (all) {
+    bad |= run_shape(&b, NULL, 8, 1152, 64, 1);
+    bad |= run_shape(&b, NULL, 8, 2048, 64, 0);
+    bad |= run_shape(&b, NULL, 1, 16384, 64, 0);
+    bad |= run_shape(&b, NULL, 12, 128, 32, 0);
+    bad |= run_shape(&b, "three-step", 8, 1152, 64, 0);
+  }
+  overheads(&b, NULL);
+  overheads(&b, baseline);
+  close_bench(&b);
+  return bad;
+}
