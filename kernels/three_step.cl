@@ -1,74 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three-step pipeline for GPUs, and for any other device: scores, softmax, weighted sum.
- *
- * Work-groups of CLATTN_GX x CLATTN_GY items compute tiles of 4 GX columns and 8 GY rows through local memory, an item
- * 8 rows x 4 columns of it in registers (columns GX apart, so that neighbours touch neighbouring addresses).  Both products
- * step CLATTN_STEP along the axis they sum over.  No item leaves a loop that holds a barrier before the others.
- * In the workspace a tile of scores is [row][key]. */
-#include "params.cl.h"
-#include "lanes.cl.h"
-#include "softmax.cl.h"
-#include "mask.cl.h"
-#include "kv.cl.h"
+/* The three-step pipeline for GPUs, and for any other device: scores, softmax, weighted sum, each a kernel of tiles
+ * (group_tile.cl.h).  In the workspace a tile of scores is [row][key]. */
+#include "group_tile.cl.h"
 
-#ifndef CLATTN_GX
-#define CLATTN_GX 16
-#endif
-#ifndef CLATTN_GY
-#define CLATTN_GY 8
-#endif
-#define CLATTN_ITEMS (CLATTN_GX * CLATTN_GY)
-#define CLATTN_ROWS (8 * CLATTN_GY)
-#define CLATTN_COLUMNS (4 * CLATTN_GX)
-#define CLATTN_STEP 16
 #define CLATTN_SUM_BLOCK 64 /* terms of the weighted sum added up before they join the total */
-#ifndef CLATTN_EPILOGUE
-#define CLATTN_EPILOGUE                                                                                                \
-  8 /* rows unrolled after a loop: 8 keeps acc in registers, 1 builds faster where it is on the stack anyway */
-#endif
-#define CLATTN_PAD 1 /* odd pitch: the transposing stores of one column fall into different banks */
-
-#define CLATTN_TILE_KERNEL __attribute__((reqd_work_group_size(CLATTN_GX, CLATTN_GY, 1))) __kernel
-#define CLATTN_ROW_KERNEL __attribute__((reqd_work_group_size(CLATTN_ITEMS, 1, 1))) __kernel
-
-typedef struct clattn_tile {
-  int b, h, first_row, in_head;
-  clattn_entry entry;
-  clattn_interval keys;
-} clattn_tile;
-
-static inline clattn_tile clattn_tile_of(const clattn_params *p, __global const int *lengths, int id) {
-  clattn_tile t;
-  const int bh = id / p->tiles_per_head;
-  t.in_head = id % p->tiles_per_head;
-  t.b = bh / p->q_heads;
-  t.h = bh % p->q_heads;
-  t.first_row = t.in_head * CLATTN_ROWS;
-  t.entry = clattn_entry_of(p, lengths, t.b);
-  t.keys = clattn_tile_interval(p, t.entry, t.first_row, CLATTN_ROWS);
-  return t;
-}
-
-/* The register block of one item: acc[r][c] += sum of a[x][row r] * b[x][column c] over one step. */
-static inline void clattn_multiply_step(__local const float (*a)[CLATTN_ROWS + CLATTN_PAD],
-                                        __local const float (*b)[CLATTN_COLUMNS + CLATTN_PAD], int gx, int gy,
-                                        float acc[8][4]) {
-#pragma unroll 4
-  for (int x = 0; x < CLATTN_STEP; ++x) {
-    float left[8], right[4];
-#pragma unroll
-    for (int r = 0; r < 8; ++r)
-      left[r] = a[x][gy * 8 + r];
-#pragma unroll
-    for (int c = 0; c < 4; ++c)
-      right[c] = b[x][c * CLATTN_GX + gx];
-#pragma unroll
-    for (int r = 0; r < 8; ++r)
-#pragma unroll
-      for (int c = 0; c < 4; ++c)
-        acc[r][c] = fma(left[r], right[c], acc[r][c]);
-  }
-}
 
 /* Step 1.  Scores of a tile of rows and a chunk of keys: s = the final score, -inf = excluded.
  * Grid: (key chunk * GX, tile * GY), a chunk is one tile wide. */
@@ -92,57 +27,23 @@ CLATTN_TILE_KERNEL void scores(const clattn_params p, const clattn_round round, 
 
   if (needed) {
     float acc[8][4];
-#pragma unroll
-    for (int r = 0; r < 8; ++r)
-#pragma unroll
-      for (int c = 0; c < 4; ++c)
-        acc[r][c] = 0.0f;
-
-    for (int d0 = 0; d0 < p.qk_dim; d0 += CLATTN_STEP) {
-      /* Neighbouring items read neighbouring elements of a row; rows past the end repeat the last real one. */
-      for (int x = item; x < CLATTN_ROWS * CLATTN_STEP; x += CLATTN_ITEMS) {
-        const int d = d0 + x % CLATTN_STEP, r = x / CLATTN_STEP;
-        const long at = clattn_row(&p.q, t.b, t.h, min(t.first_row + r, p.q_len - 1));
-        queries[x % CLATTN_STEP][r] = d < p.qk_dim ? q[at + d * p.q.element] : 0.0f;
-      }
-      for (int x = item; x < CLATTN_COLUMNS * CLATTN_STEP; x += CLATTN_ITEMS) {
-        const int d = d0 + x % CLATTN_STEP, c = x / CLATTN_STEP;
-        const long at = clattn_kv_row(&p.k, t.b, t.h / p.group, min(j0 + c, t.entry.k_len - 1));
-        keys[x % CLATTN_STEP][c] = d < p.qk_dim ? k[at + d * p.k.element] : 0.0f;
-      }
-      barrier(CLK_LOCAL_MEM_FENCE);
-      clattn_multiply_step(queries, keys, gx, gy, acc);
-      barrier(CLK_LOCAL_MEM_FENCE);
-    }
-
+    clattn_products(&p, q, k, t, j0, gx, gy, queries, keys, acc);
     __global float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
-#pragma unroll CLATTN_EPILOGUE
+    CLATTN_ROLLED
     for (int r = 0; r < 8; ++r) {
-      const int i = t.first_row + gy * 8 + r;
-      const int lo = clattn_row_lo(&p, t.entry, i), hi = clattn_row_hi(&p, t.entry, i);
-      const int real = min(i, p.q_len - 1);
-      const long bias_row = clattn_row(&p.bias, t.b, t.h, real), mask_row = clattn_row(&p.mask, t.b, t.h, real);
-      const long out_row = clattn_row(&p.scores, t.b, t.h, real);
+      const clattn_row_rules row = clattn_rules_of(&p, t, t.first_row + gy * 8 + r);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const int j = j0 + c * CLATTN_GX + gx;
-        const float raw = acc[r][c] * p.scale;
-        const float capped = clattn_softcap(raw, p.softcap);
-        float s = capped;
         if (j < p.k_len) {
-          if (p.rules & CLATTN_RULE_BIAS)
-            s += bias[bias_row + j * p.bias.element];
-          if (j < lo || j >= hi || !clattn_mask_keeps(&p, mask, mask_row, j))
-            s = -INFINITY;
-          if (s != -INFINITY)
-            best = clattn_maximum_nan(best, raw);
-          if (to_user && i < p.q_len) {
-            const float shown = p.stage == CLATTN_SCORES_RAW ? raw : p.stage == CLATTN_SCORES_SOFTCAP ? capped : s;
-            out[out_row + j * p.scores.element] = i < t.entry.q_len && j < t.entry.k_len ? shown : -INFINITY;
-          }
-          tile[(long)(gy * 8 + r) * p.k_stored + j] = s;
+          const clattn_score s = clattn_finish_score(&p, bias, mask, row, j, acc[0][c]);
+          tile[(long)(gy * 8 + r) * p.k_stored + j] = s.final;
+          best = clattn_best_of(best, s);
+          if (to_user && row.i < p.q_len)
+            out[row.out + j * p.scores.element] = clattn_shown_score(s, p.stage, t.entry, row.i, j);
         }
       }
+      clattn_next_row(acc);
     }
   } else if (to_user) { /* what was not computed is excluded */
     for (int x = item; x < CLATTN_ROWS * CLATTN_COLUMNS; x += CLATTN_ITEMS) {
@@ -153,11 +54,8 @@ CLATTN_TILE_KERNEL void scores(const clattn_params p, const clattn_round round, 
   }
 
   if (p.rules & CLATTN_RULE_MAX_LOGIT) {
-    best_of[item] = best;
-    barrier(CLK_LOCAL_MEM_FENCE);
+    best = clattn_group_maximum_nan(best, item, best_of);
     if (item == 0) {
-      for (int x = 1; x < CLATTN_ITEMS; ++x)
-        best = clattn_maximum_nan(best, best_of[x]);
       work[p.partial_first + (long)in_round * p.key_chunks + chunk] = best;
     }
   }
@@ -271,7 +169,7 @@ CLATTN_TILE_KERNEL void weighted_sum(const clattn_params p, const clattn_round r
     }
   }
 
-#pragma unroll CLATTN_EPILOGUE
+#pragma unroll
   for (int r = 0; r < 8; ++r) {
     const int i = t.first_row + gy * 8 + r;
     if (i < p.q_len) {

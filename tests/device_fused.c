@@ -92,7 +92,10 @@ void fused_plans_keep_no_scores(void **state) {
         assert_int_equal(info.workspace_bytes > 0, lengths || maxima);
         assert_true(info.workspace_bytes < 16u << 20);
         assert_int_equal(info.row_blocks, 1);
-        assert_int_equal(info.launches, 1 + lengths + maxima);
+        /* beside other outputs, scores may have a kernel of their own */
+        const int apart =
+            clattni_variant_at(v)->kernels[CLATTNI_FLASH_SCORES].name != NULL && strstr(outputs[n], ",scores") != NULL;
+        assert_int_equal(info.launches, 1 + lengths + maxima + apart);
         ++passed;
       }
   assert_true(passed > 0);
@@ -134,8 +137,8 @@ void windows_skip_keys(void **state) {
   for (uint32_t v = 0; v < variant_count; ++v) {
     double seconds[2][RUNS];
     clattn_plan *plan[2] = {NULL, NULL};
-    if (!variants[v].fused)
-      continue;
+    if (!variants[v].fused || clattni_variant_at(v)->shape == CLATTNI_SHAPE_TILES)
+      continue; /* tiles of work-groups take minutes on a CPU */
     for (size_t n = 0; n < 2; ++n) {
       clattn_problem problem;
       clattn_plan_options options;

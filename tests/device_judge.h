@@ -5,6 +5,7 @@
 
 #include "device_expect.h"
 #include "device_run.h"
+#include "select.h"
 
 #define ALL_OUTPUTS 15u
 

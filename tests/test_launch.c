@@ -60,7 +60,8 @@ static void check_grid(const made *m, const clattni_launch *launch) {
   const int64_t tiles = launch->round.tiles;
   const int64_t keys = m->sizes.k_len > 0 ? ceil_div(m->sizes.k_len, m->choice.keys_per_chunk) : 1;
   const int64_t dims = ceil_div(m->problem.v_dim, m->choice.dim_chunk);
-  const int64_t parts = launch->entry == CLATTNI_SCORE ? keys : dims;
+  const int by_keys = launch->entry == CLATTNI_SCORE || launch->entry == CLATTNI_FLASH_SCORES;
+  const int64_t parts = by_keys ? keys : (m->problem.outputs & CLATTN_OUT_O) != 0 ? dims : 1;
   if (launch->entry == CLATTNI_TILE_MAXIMUM) {
     assert_int_equal(launch->dims, 1);
     assert_int_equal(launch->local[0], 1);
@@ -86,8 +87,11 @@ static int wants(const made *m, clattni_entry entry) {
   const clattn_problem *problem = &m->problem;
   const uint32_t outputs = problem->outputs;
   const int weights = (outputs & CLATTN_OUT_SCORES) != 0 && problem->stage == CLATTN_STAGE_WEIGHTS;
-  if (m->choice.variant->fused && entry != CLATTNI_MAX_LOGIT_STEP) /* all in one */
-    return entry == CLATTNI_FLASH;
+  const int apart = (outputs & CLATTN_OUT_SCORES) && m->choice.variant->kernels[CLATTNI_FLASH_SCORES].name != NULL;
+  if (m->choice.variant->fused && entry == CLATTNI_FLASH_SCORES)
+    return apart;
+  if (m->choice.variant->fused && entry != CLATTNI_MAX_LOGIT_STEP) /* all in one, but perhaps scores for the caller */
+    return entry == CLATTNI_FLASH && (!apart || weights || outputs != CLATTN_OUT_SCORES);
   switch (entry) {
   case CLATTNI_SCORE:
     return 1;
@@ -152,7 +156,7 @@ static void check_list(const made *m, int staged) {
     default:
       assert_true(wants(m, launch.entry));
       /* a round's steps in their order, all on the tiles of the round */
-      if (launch.entry == CLATTNI_SCORE || launch.entry == CLATTNI_FLASH)
+      if (launch.entry == m->layout.steps[0])
         at_round = launch.round.first_tile;
       else
         assert_true(launch.entry > before);
@@ -230,7 +234,7 @@ static void grids_reach_the_last_key_and_dim(void **state) {
 /* The list as letters: l lengths, s scores, t maxima of tiles, x softmax, w weighted sum, f all of them in one, m maxima of
  * heads.  The fused variant's list follows from the other ones'. */
 static void expect_steps(const char *line, int64_t batch, int64_t q_len, int64_t k_len, const char *three_steps) {
-  static const char names[CLATTNI_ENTRIES + 1] = "lstxwfm";
+  static const char names[CLATTNI_ENTRIES + 1] = "lstxwfgm";
   for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
     made m;
     char got[64] = "", fused[64] = "";
@@ -240,6 +244,16 @@ static void expect_steps(const char *line, int64_t batch, int64_t q_len, int64_t
     const char *letters = clattni_variant_at(v)->fused ? fused : three_steps;
     assert_int_equal(clattn_problem_parse(line, &m.problem, NULL), CLATTN_SUCCESS);
     clattni_problem_resolve(&m.problem, &m.problem);
+    char *f = strchr(fused, 'f');
+    if (f != NULL && (m.problem.outputs & CLATTN_OUT_SCORES) &&
+        clattni_variant_at(v)->kernels[CLATTNI_FLASH_SCORES].name != NULL) { /* g: scores by a kernel of their own */
+      if (m.problem.outputs == CLATTN_OUT_SCORES && m.problem.stage != CLATTN_STAGE_WEIGHTS) {
+        *f = 'g';
+      } else {
+        memmove(f + 2, f + 1, strlen(f));
+        f[1] = 'g';
+      }
+    }
     m.sizes.batch = batch;
     m.sizes.q_len = q_len;
     m.sizes.k_len = k_len;

@@ -96,7 +96,10 @@ static void the_table(void **state) {
       int workspace = 0, end = 0;
       /* steps that both kinds have, and those of one kind */
       const int both = entry == CLATTNI_STAGE_LENGTHS || entry == CLATTNI_MAX_LOGIT_STEP;
-      assert_int_equal(kernel->name != NULL, both || (entry == CLATTNI_FLASH) == row->fused);
+      const int of_fused = entry == CLATTNI_FLASH || entry == CLATTNI_FLASH_SCORES;
+      if (entry != CLATTNI_FLASH_SCORES) /* that one a fused variant may have or not */
+        assert_int_equal(kernel->name != NULL, both || of_fused == row->fused);
+      assert_true(row->fused || !of_fused || kernel->name == NULL);
       assert_int_equal(row->fused, strcmp(row->family, "fused") == 0);
       if (kernel->name == NULL) {
         assert_int_equal(kernel->args[0], CLATTNI_ARG_END);
@@ -566,6 +569,13 @@ static void check_regions(const clattni_choice *choice, const clattn_problem *pr
   assert_true(l->stats >= l->maxima + maxima && l->stats < l->maxima + maxima + 16);
   assert_true(l->partial >= l->stats + stats);
   assert_true(l->scores >= l->partial + partial);
+  /* a fused variant with a kernel for scores keeps maximum and sum of every row for the weights */
+  const int apart = (problem->outputs & CLATTN_OUT_SCORES) && choice->variant->kernels[CLATTNI_FLASH_SCORES].name;
+  const int kept = apart && problem->stage == CLATTN_STAGE_WEIGHTS;
+  if (kept)
+    assert_true(l->scores >= l->stats + 2 * l->total_tiles * choice->rows);
+  else if (choice->variant->fused)
+    assert_int_equal(l->scores, l->stats);
   assert_int_equal(l->bytes, 4 * (uint64_t)(l->scores + scores));
   assert_int_equal((l->maxima | l->partial | l->stats | l->scores) % 16, 0);
   assert_int_equal(l->bytes % 64, 0);
@@ -578,7 +588,9 @@ static void check_regions(const clattni_choice *choice, const clattn_problem *pr
     return;
   }
   assert_true(l->tiles_per_round >= 1 && l->tiles_per_round <= l->total_tiles);
-  assert_int_equal(l->steps_per_round == 1 && l->steps[0] == CLATTNI_FLASH, choice->variant->fused);
+  const int only_scores = apart && !kept && problem->outputs == CLATTN_OUT_SCORES;
+  assert_int_equal(l->steps[0] == (only_scores ? CLATTNI_FLASH_SCORES : CLATTNI_FLASH), choice->variant->fused);
+  assert_true(!choice->variant->fused || l->steps_per_round == (apart && !only_scores ? 2 : 1));
   assert_true(!choice->variant->fused || l->rounds == 1);
   assert_true(l->rounds * l->tiles_per_round >= l->total_tiles &&
               (l->rounds - 1) * l->tiles_per_round < l->total_tiles);

@@ -29,8 +29,12 @@ static void place(const clattni_launch_list *list, clattni_launch *launch) {
   const clattni_choice *choice = list->choice;
   const size_t tiles = (size_t)launch->round.tiles;
   const size_t gx = (size_t)choice->gx, gy = (size_t)choice->gy;
-  const size_t chunks = launch->entry == CLATTNI_SCORE ? (size_t)list->layout.key_chunks
-                                                       : groups(list->problem->v_dim, choice->dim_chunk);
+  const int values = (list->problem->outputs & CLATTN_OUT_O) != 0;
+  const int64_t k_len = list->sizes.k_len > 0 ? list->sizes.k_len : 1; /* no grid is empty */
+  const size_t chunks = launch->entry == CLATTNI_SCORE          ? (size_t)list->layout.key_chunks
+                        : launch->entry == CLATTNI_FLASH_SCORES ? groups(k_len, choice->keys_per_chunk)
+                        : values                                ? groups(list->problem->v_dim, choice->dim_chunk)
+                                                                : 1;
   launch->dims = 2;
   if (choice->variant->shape == CLATTNI_SHAPE_LANES) {
     launch->global[0] = tiles;

@@ -25,7 +25,7 @@ static const clattni_kernel three_step_kernels[CLATTNI_ENTRIES] = {
     [CLATTNI_MAX_LOGIT_STEP] = {"max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}},
 };
 
-static const clattni_kernel flash_kernels[CLATTNI_ENTRIES] = {
+static const clattni_kernel flash_lanes_kernels[CLATTNI_ENTRIES] = {
     [CLATTNI_STAGE_LENGTHS] = {"stage_lengths", {CLATTNI_ARG_CHUNK, CLATTNI_ARG_WORKSPACE}},
     [CLATTNI_FLASH] = {"flash",
                        {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_V),
@@ -34,15 +34,32 @@ static const clattni_kernel flash_kernels[CLATTNI_ENTRIES] = {
     [CLATTNI_MAX_LOGIT_STEP] = {"max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}},
 };
 
+static const clattni_kernel flash_tiles_kernels[CLATTNI_ENTRIES] = {
+    [CLATTNI_STAGE_LENGTHS] = {"stage_lengths", {CLATTNI_ARG_CHUNK, CLATTNI_ARG_WORKSPACE}},
+    [CLATTNI_FLASH] = {"flash",
+                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_V),
+                        SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE,
+                        SLOT(CLATTNI_O), SLOT(CLATTNI_LSE)}},
+    [CLATTNI_FLASH_SCORES] = {"flash_scores",
+                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K),
+                               SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), CLATTNI_ARG_WORKSPACE,
+                               CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_SCORES)}},
+    [CLATTNI_MAX_LOGIT_STEP] = {"max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}},
+};
+
 /* The table.  Selection takes the first row that fits and suits the device. */
 static const clattni_variant variants[] = {
     {"flash-cpu-vector", "fused",
      "one pass over the keys with online softmax, for CPU devices: query rows in vector lanes", "flash_cpu_vector",
-     CLATTNI_SHAPE_LANES, 1, flash_kernels},
+     CLATTNI_SHAPE_LANES, 1, 0, flash_lanes_kernels},
     {"three-step-cpu", "three-step", "scores, softmax, weighted sum for CPU devices: query rows in vector lanes",
-     "three_step_cpu", CLATTNI_SHAPE_LANES, 0, three_step_kernels},
+     "three_step_cpu", CLATTNI_SHAPE_LANES, 0, 0, three_step_kernels},
     {"three-step", "three-step", "scores, softmax, weighted sum through local-memory tiles, any OpenCL 1.2 device",
-     "three_step", CLATTNI_SHAPE_TILES, 0, three_step_kernels},
+     "three_step", CLATTNI_SHAPE_TILES, 0, 0, three_step_kernels},
+    /* by name, until it has been measured on a GPU */
+    {"flash-gpu-simt", "fused",
+     "one pass over the keys with online softmax through local-memory tiles, any OpenCL 1.2 device", "flash_gpu_simt",
+     CLATTNI_SHAPE_TILES, 1, 1, flash_tiles_kernels},
 };
 
 const clattni_variant *clattni_variant_at(uint32_t index) {
@@ -83,11 +100,20 @@ static int64_t place_round(const clattni_choice *choice, const clattn_problem *r
   return layout->scores + tiles * choice->rows * layout->k_stored;
 }
 
+/* Whether scores for the caller come from a kernel of their own. */
+static int scores_apart(const clattni_choice *choice, const clattn_problem *resolved) {
+  return (resolved->outputs & CLATTN_OUT_SCORES) && choice->variant->kernels[CLATTNI_FLASH_SCORES].name != NULL;
+}
+
 static void choose_steps(const clattni_choice *choice, const clattn_problem *resolved, clattni_layout *layout) {
   const uint32_t outputs = resolved->outputs;
   const int weights = (outputs & CLATTN_OUT_SCORES) && resolved->stage == CLATTN_STAGE_WEIGHTS;
   if (choice->variant->fused) {
-    layout->steps[layout->steps_per_round++] = CLATTNI_FLASH;
+    const int apart = scores_apart(choice, resolved);
+    if (!apart || weights || (outputs & ~(uint32_t)CLATTN_OUT_SCORES))
+      layout->steps[layout->steps_per_round++] = CLATTNI_FLASH;
+    if (apart)
+      layout->steps[layout->steps_per_round++] = CLATTNI_FLASH_SCORES;
     return;
   }
   layout->steps[layout->steps_per_round++] = CLATTNI_SCORE;
@@ -119,12 +145,14 @@ int clattni_layout_make(const clattni_choice *choice, const clattn_problem *reso
     layout->bytes = (uint64_t)layout->stats * 4;
     return layout->bytes <= budget;
   }
-  if (choice->variant->fused) { /* all tiles at once: they leave nothing in the workspace but their maxima */
+  if (choice->variant->fused) { /* all tiles at once: they leave little in the workspace */
     layout->tiles_per_round = layout->total_tiles;
     layout->rounds = 1;
     layout->launches += layout->steps_per_round;
     layout->partial = layout->scores = layout->stats;
-    layout->bytes = (uint64_t)layout->stats * 4;
+    if (scores_apart(choice, resolved) && resolved->stage == CLATTN_STAGE_WEIGHTS) /* maximum and sum of every row */
+      layout->scores += round_up(2 * layout->total_tiles * choice->rows, REGION);
+    layout->bytes = (uint64_t)layout->scores * 4;
     return layout->bytes <= budget;
   }
   const int64_t words = budget / 4 > INT64_MAX ? INT64_MAX : (int64_t)(budget / 4);
@@ -179,33 +207,45 @@ static int choose_lanes(const clattni_request *request, clattni_choice *choice, 
   return 1;
 }
 
-/* Bytes of local memory that a work-group of gx * gy items of kernels/three_step.cl declares. */
-static uint64_t tile_local_bytes(int gx, int gy) {
-  return 4u * (16u * (8u * (unsigned)gy + 1u) + 16u * (4u * (unsigned)gx + 1u) + (unsigned)(gx * gy));
+/* Bytes of local memory that a work-group of gx * gy items declares: kernels/group_tile.cl.h, three_step.cl and
+ * flash_gpu_simt.cl (with `values` value elements). */
+static uint64_t tile_local_bytes(int gx, int gy, int fused, int values) {
+  const unsigned rows = 8u * (unsigned)gy, columns = 4u * (unsigned)gx, items = (unsigned)(gx * gy), step = 16;
+  uint64_t words = step * (rows + 1) + items;
+  if (fused) /* keys and values share an array */
+    words += step * ((unsigned)values + 1) + columns * (rows + 1) + items + rows + 1;
+  else
+    words += step * (columns + 1);
+  return 4 * words;
 }
 
-static int choose_tiles(const clattn_device_info *device, clattni_choice *choice, clattn_error *error) {
-  int gx = 16, gy = 8;
-  if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < tile_local_bytes(gx, gy)) {
-    gx = 8;
-    gy = 4;
+static int choose_tiles(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
+  static const int groups[2][2] = {{16, 8}, {8, 4}};
+  const clattn_device_info *device = request->device;
+  const int fused = choice->variant->fused;
+  uint64_t local = 0;
+  for (int i = 0; i < 2; ++i) {
+    const int gx = groups[i][0], gy = groups[i][1];
+    const int per_item = request->problem->v_dim > 4 * gx ? 8 : 4; /* value elements of a row */
+    local = tile_local_bytes(gx, gy, fused, gx * per_item);
+    if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < local)
+      continue;
+    choice->rows = 8 * gy;
+    choice->key_multiple = 16;
+    choice->keys_per_chunk = 4 * gx;
+    choice->dim_chunk = fused ? gx * per_item : 4 * gx;
+    choice->gx = gx;
+    choice->gy = gy;
+    const int length = snprintf(choice->options, sizeof(choice->options), "-DCLATTN_GX=%d -DCLATTN_GY=%d", gx, gy);
+    if (fused)
+      snprintf(choice->options + length, sizeof(choice->options) - (size_t)length, " -DCLATTN_VC=%d", per_item);
+    return 1;
   }
-  if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < tile_local_bytes(gx, gy)) {
-    clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
-                 "variant three-step needs work-groups of %d items and %u bytes of local memory; the device has %u and "
-                 "%llu",
-                 gx * gy, (unsigned)tile_local_bytes(gx, gy), device->max_work_group,
-                 (unsigned long long)device->local_bytes);
-    return 0;
-  }
-  choice->rows = 8 * gy;
-  choice->key_multiple = 16;
-  choice->keys_per_chunk = choice->dim_chunk = 4 * gx;
-  choice->gx = gx;
-  choice->gy = gy;
-  snprintf(choice->options, sizeof(choice->options), "-DCLATTN_GX=%d -DCLATTN_GY=%d -DCLATTN_EPILOGUE=%d", gx, gy,
-           (device->type & CL_DEVICE_TYPE_CPU) != 0 ? 1 : 8);
-  return 1;
+  clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
+               "variant %s needs work-groups of %d items and %llu bytes of local memory; the device has %u and %llu",
+               choice->variant->name, groups[1][0] * groups[1][1], (unsigned long long)local, device->max_work_group,
+               (unsigned long long)device->local_bytes);
+  return 0;
 }
 
 /* Workspace that a plan takes without a cap: a CPU's score tiles stay in its caches, other devices get room for many
@@ -239,7 +279,7 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
                         "variant %s needs %u bytes of kernel arguments; the device allows %u", variant->name,
                         parameters, device->max_parameter_bytes);
   if (variant->shape == CLATTNI_SHAPE_LANES ? !choose_lanes(request, choice, error)
-                                            : !choose_tiles(device, choice, error))
+                                            : !choose_tiles(request, choice, error))
     return CLATTN_ERROR_VARIANT_UNFIT;
 
   if (bounds.batch * request->problem->q_heads > INT32_MAX ||
@@ -271,6 +311,8 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
 /* Which rows selection takes of its own accord. */
 static int suits(const clattni_variant *variant, const clattn_device_info *device) {
   const int cpu = (device->type & CL_DEVICE_TYPE_CPU) != 0;
+  if (variant->by_name)
+    return 0;
   return variant->shape == CLATTNI_SHAPE_LANES ? cpu || device->max_work_group < 32 : 1;
 }
 

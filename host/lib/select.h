@@ -15,6 +15,7 @@ typedef enum clattni_entry {
   CLATTNI_SOFTMAX,
   CLATTNI_WEIGHTED_SUM,
   CLATTNI_FLASH,
+  CLATTNI_FLASH_SCORES, /* of variants whose CLATTNI_FLASH doesn't write scores itself */
   CLATTNI_MAX_LOGIT_STEP,
   CLATTNI_ENTRIES
 } clattni_entry;
@@ -48,6 +49,7 @@ typedef struct clattni_variant {
   const char *file; /* of kernels/, without .cl */
   clattni_shape shape;
   int fused;                     /* 1: one pass over the keys, no scores in the workspace */
+  int by_name;                   /* 1: selection does not take it of its own accord */
   const clattni_kernel *kernels; /* CLATTNI_ENTRIES; those without a name are not there */
 } clattni_variant;
 
