@@ -173,13 +173,13 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
     shown.stage = p.stage == CLATTN_SCORES_WEIGHTS ? CLATTN_SCORES_NONE : p.stage;
     const int all_pairs = p.stage == CLATTN_SCORES_RAW || p.stage == CLATTN_SCORES_SOFTCAP;
     const int first = all_pairs ? 0 : t.keys.lo, end = all_pairs ? t.entry.k_len : t.keys.hi;
-    const clattn_v missing = (clattn_v)(p.stage == CLATTN_SCORES_WEIGHTS ? 0.0f : -INFINITY);
+    const float missing = p.stage == CLATTN_SCORES_WEIGHTS ? 0.0f : -INFINITY;
     clattn_v top[CLATTN_MQ], logit[CLATTN_MQ];
     for (int m = 0; m < CLATTN_MQ; ++m) {
       top[m] = logit[m] = (clattn_v)(-INFINITY);
       for (int j = 0; j < p.k_len; ++j)
         if (j < first || j >= end)
-          clattn_store_scores(&p, scores, &t, m, j, missing);
+          clattn_store_scores(&p, scores, &t, m, j, (clattn_v)(missing), missing);
     }
     for (int j = first; j < end; j += CLATTN_KEY_BLOCK) {
       const int keys = min(end - j, CLATTN_KEY_BLOCK);
@@ -189,7 +189,7 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
         for (int m = 0; m < CLATTN_MQ; ++m) {
           const clattn_v e = clattn_numerator(CLATTN_VLOAD(block + x * CLATTN_ROWS + m * CLATTN_LANES), run.top[m]);
           const clattn_v w = CLATTN_AS_VI(e) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? (clattn_v)(0.0f) : e / run.sum[m];
-          clattn_store_scores(&p, scores, &t, m, j + x, w);
+          clattn_store_scores(&p, scores, &t, m, j + x, w, 0.0f);
         }
     }
   }

@@ -35,7 +35,7 @@
 #define CLATTN_ROW_KERNEL __attribute__((reqd_work_group_size(CLATTN_ITEMS, 1, 1))) __kernel
 
 typedef struct clattn_tile {
-  int b, h, first_row, in_head;
+  int b, h, first_row;
   clattn_entry entry;
   clattn_interval keys;
 } clattn_tile;
@@ -43,10 +43,9 @@ typedef struct clattn_tile {
 static inline clattn_tile clattn_tile_of(const clattn_params *p, __global const int *lengths, int id) {
   clattn_tile t;
   const int bh = id / p->tiles_per_head;
-  t.in_head = id % p->tiles_per_head;
   t.b = bh / p->q_heads;
   t.h = bh % p->q_heads;
-  t.first_row = t.in_head * CLATTN_ROWS;
+  t.first_row = id % p->tiles_per_head * CLATTN_ROWS;
   t.entry = clattn_entry_of(p, lengths, t.b);
   t.keys = clattn_tile_interval(p, t.entry, t.first_row, CLATTN_ROWS);
   return t;

@@ -38,7 +38,7 @@
 
 /* Which rows a work-item computes, and which keys they see. */
 typedef struct clattn_tile {
-  int b, h, first_row, in_head;
+  int b, h, first_row;
   clattn_entry entry;
   clattn_interval keys;                      /* seen by some row */
   int all_lo, all_hi;                        /* seen by every row, masks apart; empty if rows are missing */
@@ -48,10 +48,9 @@ typedef struct clattn_tile {
 
 static inline void clattn_tile_open(const clattn_params *p, __global const int *lengths, int id, clattn_tile *t) {
   const int bh = id / p->tiles_per_head;
-  t->in_head = id % p->tiles_per_head;
   t->b = bh / p->q_heads;
   t->h = bh % p->q_heads;
-  t->first_row = t->in_head * CLATTN_ROWS;
+  t->first_row = id % p->tiles_per_head * CLATTN_ROWS;
   t->entry = clattn_entry_of(p, lengths, t->b);
   t->keys = clattn_tile_interval(p, t->entry, t->first_row, CLATTN_ROWS);
   t->all_lo = 0;
@@ -80,15 +79,15 @@ static inline void clattn_load_queries(const clattn_params *p, __global const fl
   }
 }
 
-/* Writes a vector of rows of key j to the caller's score tensor. */
+/* Writes a vector of rows of key j to the caller's score tensor; rows past the batch entry's last one hold `beyond`. */
 static inline void clattn_store_scores(const clattn_params *p, __global float *scores, const clattn_tile *t, int m,
-                                       int j, clattn_v s) {
+                                       int j, clattn_v s, float beyond) {
   float x[CLATTN_LANES];
   CLATTN_VSTORE(s, x);
   for (int l = 0; l < CLATTN_LANES; ++l) {
     const int i = t->first_row + m * CLATTN_LANES + l;
     if (i < p->q_len)
-      scores[clattn_row(&p->scores, t->b, t->h, i) + j * p->scores.element] = x[l];
+      scores[clattn_row(&p->scores, t->b, t->h, i) + j * p->scores.element] = i < t->entry.q_len ? x[l] : beyond;
   }
 }
 
@@ -193,14 +192,7 @@ static inline void clattn_finish_scores(const clattn_params *p, const clattn_sco
         logit[m] = clattn_maximum_nan(logit[m], s == (clattn_v)(-INFINITY) ? s : raw);
       if (in->stage != CLATTN_SCORES_NONE) {
         clattn_v shown = in->stage == CLATTN_SCORES_RAW ? raw : in->stage == CLATTN_SCORES_SOFTCAP ? capped : s;
-        float y[CLATTN_LANES];
-        CLATTN_VSTORE(shown, y);
-        for (int l = 0; l < CLATTN_LANES; ++l) {
-          const int i = t->first_row + m * CLATTN_LANES + l;
-          if (i < p->q_len)
-            in->out[clattn_row(&p->scores, t->b, t->h, i) + j * p->scores.element] =
-                i < t->entry.q_len ? y[l] : -INFINITY;
-        }
+        clattn_store_scores(p, in->out, t, m, j, shown, -INFINITY);
       }
       top[m] = clattn_maximum(top[m], s);
       CLATTN_VSTORE(s, at);
@@ -214,7 +206,7 @@ static inline float clattn_lanes_maximum_nan(const clattn_v v[CLATTN_MQ]) {
   for (int m = 0; m < CLATTN_MQ; ++m) {
     CLATTN_VSTORE(v[m], x);
     for (int l = 0; l < CLATTN_LANES; ++l)
-      best = best != best || x[l] != x[l] ? NAN : fmax(best, x[l]);
+      best = clattn_larger_nan(best, x[l]);
   }
   return best;
 }

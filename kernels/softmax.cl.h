@@ -49,6 +49,11 @@ static inline clattn_v clattn_maximum_nan(clattn_v m, clattn_v s) {
   return m != m ? m : with_s;
 }
 
+/* The same for two numbers. */
+static inline float clattn_larger_nan(float m, float s) {
+  return m != m || s != s ? NAN : fmax(m, s);
+}
+
 static inline clattn_v clattn_softcap(clattn_v s, float softcap) {
   return softcap > 0.0f ? (clattn_v)(softcap)*tanh(s / (clattn_v)(softcap)) : s;
 }

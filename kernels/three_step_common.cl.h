@@ -5,6 +5,7 @@
 
 #include "params.cl.h"
 #include "kv.cl.h"
+#include "softmax.cl.h"
 
 /* Step 0.  Host arrays travel as an argument: no buffer to make, no host memory to keep alive, nothing to wait for. */
 __kernel void stage_lengths(const clattn_lengths chunk, __global int *restrict lengths) {
@@ -20,7 +21,7 @@ __kernel void tile_maximum(const clattn_params p, const clattn_round round, __gl
   __global const float *parts = work + p.partial_first + (long)in_round * p.key_chunks;
   float best = -INFINITY;
   for (int x = 0; x < p.key_chunks; ++x)
-    best = best != best || parts[x] != parts[x] ? NAN : fmax(best, parts[x]);
+    best = clattn_larger_nan(best, parts[x]);
   work[p.maxima_first + round.first_tile + in_round] = best;
 }
 
@@ -30,7 +31,7 @@ __kernel void max_logit(const clattn_params p, __global const float *restrict wo
   __global const float *tiles = work + p.maxima_first + (long)bh * p.tiles_per_head;
   float best = -INFINITY;
   for (int x = 0; x < p.tiles_per_head; ++x)
-    best = best != best || tiles[x] != tiles[x] ? NAN : fmax(best, tiles[x]);
+    best = clattn_larger_nan(best, tiles[x]);
   out[p.max_logit.first + (bh / p.q_heads) * p.max_logit.batch + (bh % p.q_heads) * p.max_logit.head] = best;
 }
 

@@ -43,11 +43,10 @@ CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round, _
   }
   for (int j = chunk_first; to_user && j < chunk_end; ++j) /* what was not computed is excluded */
     for (int m = 0; m < CLATTN_MQ && (j < first || j >= end); ++m)
-      clattn_store_scores(&p, out, &t, m, j, (clattn_v)(-INFINITY));
+      clattn_store_scores(&p, out, &t, m, j, (clattn_v)(-INFINITY), -INFINITY);
 
-  if (p.rules & CLATTN_RULE_MAX_LOGIT) {
+  if (p.rules & CLATTN_RULE_MAX_LOGIT)
     work[p.partial_first + (long)in_round * p.key_chunks + chunk] = clattn_lanes_maximum_nan(logit);
-  }
 }
 
 /* Step 2.  Row-wise softmax: scores become numerators exp(s - m), their sums go to the statistics, lse to the caller.
@@ -98,7 +97,7 @@ CLATTN_CPU_KERNEL void softmax(const clattn_params p, const clattn_round round, 
           const clattn_v e = CLATTN_VLOAD(column + (long)j * CLATTN_ROWS);
           w = CLATTN_AS_VI(e) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? w : e / sum;
         }
-        clattn_store_scores(&p, out, &t, m, j, w);
+        clattn_store_scores(&p, out, &t, m, j, w, 0.0f);
       }
     }
   }

@@ -136,7 +136,7 @@ clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, co
   if (args == NULL)
     return CLATTN_ERROR_NULL_POINTER;
   if (args->struct_size != sizeof(*args))
-    return CLATTN_ERROR_STRUCT_SIZE;
+    return CLATTN_ERROR_STRUCT_SIZE; /* error may lie elsewhere in another release's struct */
   clattni_clear(args->error);
   if (args->num_launch_events != NULL)
     *args->num_launch_events = 0;

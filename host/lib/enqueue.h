@@ -18,7 +18,7 @@ typedef struct clattni_checked {
   int out_of_order;             /* of the queue */
 } clattni_checked;
 
-/* Asks OpenCL about the queue and the buffers, changes nothing. */
+/* Asks OpenCL about the queue and the buffers, changes nothing.  args has the size that this release knows. */
 clattn_status clattni_enqueue_check(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args,
                                     clattni_checked *checked);
 

@@ -19,8 +19,6 @@ typedef struct placed {
 
 static clattn_status check_header(const clattn_args *args) {
   clattn_error *error = args->error;
-  if (args->struct_size != sizeof(*args))
-    return CLATTN_ERROR_STRUCT_SIZE; /* error may lie elsewhere in another release's struct */
   if (args->reserved0 != 0 || args->reserved1 != 0)
     return clattni_fail(error, CLATTN_ERROR_RESERVED, "clattn_args has a reserved word that is not 0");
   for (size_t i = 0; i < sizeof(args->reserved) / sizeof(args->reserved[0]); ++i)
