@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems without a device: every refusal and its message, defaults, strides, extents, key intervals and pair counts. */
+/* Problems without a device: every refusal and its message, defaults, shapes, strides and extents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <float.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -31,15 +29,28 @@ static clattn_problem base(void) {
   return p;
 }
 
-static uint64_t random_state = 1;
-static uint64_t random64(void) {
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  return random_state * UINT64_C(2685821657736338717);
+/* q, o, lse, k and v packed: up to 2 sequences of up to 3 rows and 5 keys. */
+static clattn_problem packed(void) {
+  clattn_problem p = base();
+  p.q.layout = p.o.layout = p.lse.layout = p.k.layout = p.v.layout = CLATTN_LAYOUT_PACKED;
+  p.total_q = 6;
+  p.total_k = 10;
+  return p;
 }
-static int64_t pick(int64_t low, int64_t high) {
-  return low + (int64_t)((random64() >> 16) % (uint64_t)(high - low + 1));
+
+/* k and v in 7 pages of 4 keys. */
+static clattn_problem paged(void) {
+  clattn_problem p = base();
+  p.k.layout = p.v.layout = CLATTN_LAYOUT_PAGED;
+  p.k_length_mode = CLATTN_LENGTH_PER_BATCH;
+  p.num_pages = 7;
+  p.max_pages = 2;
+  p.page_size = 4;
+  return p;
+}
+
+static clattn_tensor *tensor_of(clattn_problem *p, clattni_slot slot) {
+  return (clattn_tensor *)(uintptr_t)clattni_slot_tensor(p, slot);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------------------------- */
@@ -146,6 +157,9 @@ static void enums(void **state) {
   REFUSED(ENUM, "max_logit dtype is bf16", p.outputs = CLATTN_OUT_MAX_LOGIT, p.max_logit.dtype = CLATTN_BF16);
   REFUSED(ENUM, "scores dtype is f16", p.outputs = CLATTN_OUT_SCORES, p.scores.dtype = CLATTN_F16);
   REFUSED(ENUM, "keep_mask dtype is f16", p.keep_mask_kind = CLATTN_MASK_U8, p.keep_mask.dtype = CLATTN_F16);
+  REFUSED(ENUM, "sink dtype is f16: not a type that sink can have", p.use_sink = 1, p.sink.dtype = CLATTN_F16);
+  REFUSED(ENUM, "alibi_slopes dtype is bf16", p.alibi = CLATTN_ALIBI_SIGNED, p.alibi_slopes.dtype = CLATTN_BF16);
+  REFUSED(ENUM, "block_mask dtype is f16", p.block_mask_kind = CLATTN_MASK_BITS, p.block_mask.dtype = CLATTN_F16);
   REFUSED(ENUM, "o layout is paged", p.o.layout = CLATTN_LAYOUT_PAGED);
   ACCEPTED(p.lse.dtype = CLATTN_F16);                     /* not used */
   REFUSED(ENUM, "stage is 9", p.stage = 9, p.q_len = -1); /* before sizes */
@@ -183,10 +197,21 @@ static void strides(void **state) {
   REFUSED(STRIDE, "bias stride[1] is -9", p.use_bias = 1, p.bias = clattn_strided(CLATTN_F32, 0, -9, 0, 1));
   REFUSED(STRIDE, "keep_mask stride[3] is 2: must be 0 or 1", p.keep_mask_kind = CLATTN_MASK_BITS,
           p.keep_mask = clattn_strided(CLATTN_F32, 0, 0, 9, 2));
-  REFUSED(STRIDE, "lse stride[3] is 1: must be 0, lse has 3 axes", p.outputs = CLATTN_OUT_LSE,
+  REFUSED(STRIDE, "lse stride[3] is 1: must be 0, lse has no element axis", p.outputs = CLATTN_OUT_LSE,
           p.lse = clattn_strided(CLATTN_F32, 24, 3, 1, 1));
-  REFUSED(STRIDE, "max_logit stride[2] is 1: must be 0", p.outputs = CLATTN_OUT_MAX_LOGIT,
+  REFUSED(STRIDE, "max_logit stride[2] is 1: must be 0, max_logit has no row axis", p.outputs = CLATTN_OUT_MAX_LOGIT,
           p.max_logit = clattn_strided(CLATTN_F32, 8, 1, 1, 0));
+  REFUSED(STRIDE, "sink stride[0] is 1: must be 0, sink has no batch axis", p.use_sink = 1,
+          p.sink = clattn_strided(CLATTN_F32, 1, 1, 0, 0));
+  REFUSED(STRIDE, "alibi_slopes stride[3] is 1: must be 0, alibi_slopes has no element axis",
+          p.alibi = CLATTN_ALIBI_SYMMETRIC, p.alibi_slopes = clattn_strided(CLATTN_F32, 8, 1, 0, 1));
+  REFUSED(STRIDE, "block_mask stride[3] is 2: must be 0 or 1", p.block_mask_kind = CLATTN_MASK_BITS,
+          p.block_q = p.block_k = 2, p.block_mask = clattn_strided(CLATTN_F32, 0, 0, 1, 2));
+  ACCEPTED(p.use_sink = 1, p.sink = clattn_strided(CLATTN_F32, 0, 0, 0, 0));
+  ACCEPTED(p.use_sink = 1, p.sink = clattn_strided(CLATTN_F32, 0, 3, 0, 0));
+  ACCEPTED(p.alibi = CLATTN_ALIBI_SIGNED, p.alibi_slopes = clattn_strided(CLATTN_F32, 9, 1, 0, 0));
+  ACCEPTED(p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = p.block_k = 2,
+           p.block_mask = clattn_strided(CLATTN_F32, 0, 0, 1, 0));
   ACCEPTED(p.q = clattn_strided(CLATTN_F32, 0, 0, 0, 0), p.k = p.q, p.v = p.q);
   ACCEPTED(p.q = clattn_strided(CLATTN_F32, 7, 1, 100, 9000));
   ACCEPTED(p.bias.stride[0] = -3); /* not used */
@@ -229,6 +254,18 @@ static void extents(void **state) {
   ACCEPTED(p.batch = 1, p.k = clattn_strided(CLATTN_F32, 0, INT64_MAX / 4 - 64, 8, 1));
   ACCEPTED(p.batch = 1, p.k = clattn_strided(CLATTN_F32, INT64_MAX, 40, 8, 1)); /* an axis of one element */
   REFUSED(OVERFLOW, "k of shape", p.k = clattn_strided(CLATTN_F32, INT64_MAX, 40, 8, 1), p.softcap = -1); /* scalars */
+  REFUSED(OVERFLOW, "sink of shape (1, 8, 1, 1)", p.use_sink = 1,
+          p.sink = clattn_strided(CLATTN_F32, 0, large << 31, 0, 0));
+  REFUSED(OVERFLOW, "alibi_slopes of shape (2, 8, 1, 1)", p.alibi = CLATTN_ALIBI_SIGNED,
+          p.alibi_slopes = clattn_strided(CLATTN_F32, large << 31, 1, 0, 0));
+  REFUSED(OVERFLOW, "block_mask of shape (2, 8, 2, 1)", p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = 2,
+          p.block_k = 1, p.block_mask = clattn_strided(CLATTN_F32, 0, 0, large << 31, 1));
+  REFUSED(OVERFLOW, "q of shape (1, 8, 6, 8)", p = packed(), p.q.stride[2] = large << 31, p.q.stride[3] = 1);
+  REFUSED(OVERFLOW, "k of shape (1, 2147483647, 2147483647, 8)", p = packed(), p.total_k = large, p.q_heads = large,
+          p.kv_heads = 0);
+  REFUSED(OVERFLOW, "k of shape (2147483647, 2, 2147483647, 8)", p = paged(), p.num_pages = p.page_size = large);
+  REFUSED(OVERFLOW, "v of shape (7, 2, 4, 4)", p = paged(), p.v.stride[0] = large << 31, p.v.stride[3] = 1);
+  REFUSED(OVERFLOW, "page_table of shape (2147483647, 1, 1, 2147483647)", p = paged(), p.batch = p.max_pages = large);
 }
 
 static void alignment(void **state) {
@@ -244,6 +281,12 @@ static void alignment(void **state) {
   ACCEPTED(p.alignment = 16, p.q = clattn_strided(CLATTN_F32, 208, 28, 8, 1));
   ACCEPTED(p.alignment = 16, p.q = clattn_strided(CLATTN_F32, 13, 28, 8, 1), p.batch = 1); /* never stepped */
   ACCEPTED(p.alignment = 16, p.q = clattn_strided(CLATTN_F32, 208, 28, 8, 3));             /* the element's stride */
+  REFUSED(ALIGNMENT, "v stride[1] is 4 elements", p = packed(), p.alignment = 32);
+  REFUSED(ALIGNMENT, "q stride[2] is 66", p = packed(), p.alignment = 16, p.q.stride[1] = 8, p.q.stride[2] = 66);
+  REFUSED(ALIGNMENT, "k stride[0] is 66", p = paged(), p.alignment = 16, p.k.stride[0] = 66, p.k.stride[3] = 1);
+  ACCEPTED(p = packed(), p.alignment = 16);
+  ACCEPTED(p = paged(), p.alignment = 16);
+  ACCEPTED(p.alignment = 16, p.use_sink = 1, p.sink = clattn_strided(CLATTN_F32, 0, 3, 0, 0));   /* q, k, v, o alone */
   ACCEPTED(p.alignment = 16, p.outputs = 15, p.use_bias = 1, p.keep_mask_kind = CLATTN_MASK_U8); /* q, k, v, o alone */
 }
 
@@ -258,6 +301,13 @@ static void scalars(void **state) {
   REFUSED(VALUE, "window_left is -1: must be >= 0", p.window = CLATTN_WINDOW_LEFT, p.window_left = -1);
   REFUSED(VALUE, "window_right is -2: must be >= 0", p.window = CLATTN_WINDOW_BOTH, p.window_right = -2);
   REFUSED(VALUE, "chunk is -3", p.chunk = -3);
+  ACCEPTED(p.chunk = INT64_MAX);
+  REFUSED(VALUE, "prefix is -1: must be 0 to 2147483647", p.prefix_mode = CLATTN_PREFIX_VALUE, p.prefix = -1);
+  REFUSED(VALUE, "prefix is 2147483648", p.prefix_mode = CLATTN_PREFIX_VALUE, p.prefix = INT64_C(2147483648));
+  ACCEPTED(p.prefix_mode = CLATTN_PREFIX_VALUE, p.prefix = INT32_MAX);
+  ACCEPTED(p.prefix_mode = CLATTN_PREFIX_VALUE);
+  ACCEPTED(p.prefix_mode = CLATTN_PREFIX_PER_BATCH, p.prefix = -1); /* not read */
+  ACCEPTED(p.prefix = -1);                                          /* not read */
   REFUSED(VALUE, "dropout is 1: must be >= 0 and < 1", p.dropout = 1.0f);
   REFUSED(VALUE, "dropout is -0.5", p.dropout = -0.5f);
   REFUSED(VALUE, "dropout is nan", p.dropout = NAN);
@@ -271,7 +321,7 @@ static void scalars(void **state) {
   ACCEPTED(p.offset_mode = CLATTN_OFFSET_VALUE, p.offset = -INT32_MAX, p.causal = 1);
   ACCEPTED(p.offset = INT64_MIN); /* not read */
   ACCEPTED(p.offset_mode = CLATTN_OFFSET_PER_BATCH, p.q_length_mode = 1, p.k_length_mode = 1);
-  REFUSED(VALUE, "softcap", p.softcap = -1.0f, p.alibi = CLATTN_ALIBI_SIGNED); /* wrong before what comes later */
+  REFUSED(VALUE, "softcap", p.softcap = -1.0f, p.use_head_scale = 1); /* wrong before what comes later */
 }
 
 static void what_is_not_supported_yet(void **state) {
@@ -283,19 +333,11 @@ static void what_is_not_supported_yet(void **state) {
   REFUSED(NOT_SUPPORTED, "similarity additive is", p.similarity = CLATTN_ADDITIVE);
   REFUSED(NOT_SUPPORTED, "math half is", p.math = CLATTN_MATH_HALF);
   REFUSED(NOT_SUPPORTED, "math tf32 is", p.math = CLATTN_MATH_TF32);
-  REFUSED(NOT_SUPPORTED, "flags batch_invariant is", p.flags = CLATTN_BATCH_INVARIANT);
   REFUSED(NOT_SUPPORTED, "use_head_scale is", p.use_head_scale = 1);
-  REFUSED(NOT_SUPPORTED, "use_sink is", p.use_sink = 1);
-  REFUSED(NOT_SUPPORTED, "alibi is not supported yet", p.alibi = CLATTN_ALIBI_SYMMETRIC);
-  REFUSED(NOT_SUPPORTED, "prefix is", p.prefix_mode = CLATTN_PREFIX_VALUE);
-  REFUSED(NOT_SUPPORTED, "chunk is", p.chunk = 4);
-  REFUSED(NOT_SUPPORTED, "block_mask is", p.block_mask_kind = CLATTN_MASK_BITS);
   REFUSED(NOT_SUPPORTED, "rope is", p.rope = CLATTN_ROPE_HALF);
   REFUSED(NOT_SUPPORTED, "use_positions is", p.use_positions = 1);
   REFUSED(NOT_SUPPORTED, "hook is", p.hook = (const clattn_hook *)(const void *)&p);
   REFUSED(NOT_SUPPORTED, "dropout is", p.dropout = 0.5f);
-  REFUSED(NOT_SUPPORTED, "q layout packed is", p.q.layout = CLATTN_LAYOUT_PACKED);
-  REFUSED(NOT_SUPPORTED, "k layout paged is", p.k.layout = CLATTN_LAYOUT_PAGED, p.alignment = 16);
   REFUSED(NOT_SUPPORTED, "q dtype f16 is not supported yet", p.q.dtype = CLATTN_F16);
   REFUSED(NOT_SUPPORTED, "k dtype i4 is", p.k.dtype = CLATTN_I4, p.alignment = 16);
   REFUSED(NOT_SUPPORTED, "v dtype i8 is", p.v.dtype = CLATTN_I8);
@@ -308,23 +350,15 @@ static void what_is_not_supported_yet(void **state) {
 /* Fields of what comes later count as wishes even where nothing asks for them: ignoring them would be silent. */
 static void fields_that_nothing_reads_yet(void **state) {
   (void)state;
-  REFUSED(NOT_SUPPORTED, "total_q or total_k is", p.total_q = 1);
-  REFUSED(NOT_SUPPORTED, "total_q or total_k is", p.total_k = -1);
-  REFUSED(NOT_SUPPORTED, "page_size is", p.num_pages = 9);
-  REFUSED(NOT_SUPPORTED, "page_size is", p.max_pages = 9);
-  REFUSED(NOT_SUPPORTED, "page_size is", p.page_size = 16);
-  REFUSED(NOT_SUPPORTED, "block_q or block_k is", p.block_q = 1);
-  REFUSED(NOT_SUPPORTED, "block_q or block_k is", p.block_k = 64);
-  REFUSED(NOT_SUPPORTED, "prefix is", p.prefix = 4);
   REFUSED(NOT_SUPPORTED, "rope_dim is", p.rope_dim = 8);
   const struct {
     const char *name;
     size_t offset;
   } tensors[] = {
 #define TENSOR(field) {"tensor " #field " is not supported yet", offsetof(clattn_problem, field)}
-      TENSOR(head_scale), TENSOR(sink),     TENSOR(alibi_slopes), TENSOR(add_w), TENSOR(block_mask), TENSOR(k_scale),
-      TENSOR(v_scale),    TENSOR(rope_cos), TENSOR(rope_sin),     TENSOR(d_o),   TENSOR(d_lse),      TENSOR(d_q),
-      TENSOR(d_k),        TENSOR(d_v),      TENSOR(d_bias),       TENSOR(d_sink)
+      TENSOR(head_scale), TENSOR(add_w),  TENSOR(k_scale), TENSOR(v_scale), TENSOR(rope_cos),
+      TENSOR(rope_sin),   TENSOR(d_o),    TENSOR(d_lse),   TENSOR(d_q),     TENSOR(d_k),
+      TENSOR(d_v),        TENSOR(d_bias), TENSOR(d_sink)
 #undef TENSOR
   };
   for (size_t i = 0; i < LENGTH(tensors); i++) {
@@ -340,14 +374,147 @@ static void fields_that_nothing_reads_yet(void **state) {
   }
 }
 
+/* What an enum or a bit switches off does not count, whatever it holds. */
+static void fields_that_are_switched_off(void **state) {
+  (void)state;
+  ACCEPTED(p.sink = clattn_strided(CLATTN_F16, -1, -1, -1, -1), p.alibi_slopes = p.sink, p.block_mask = p.sink);
+  ACCEPTED(p.block_q = -4, p.block_k = INT64_MIN);
+  ACCEPTED(p.sink.layout = CLATTN_LAYOUT_PAGED, p.bias.layout = CLATTN_LAYOUT_PACKED);
+  ACCEPTED(p.lse.layout = CLATTN_LAYOUT_PACKED);
+  ACCEPTED(p.v.layout = CLATTN_LAYOUT_PAGED, p.o.layout = CLATTN_LAYOUT_PACKED, p.outputs = CLATTN_OUT_LSE);
+}
+
 static void everything_of_this_release_at_once(void **state) {
   (void)state;
-  ACCEPTED(p.scale_mode = CLATTN_SCALE_VALUE, p.scale = -0.5f, p.softcap = 30.0f, p.use_bias = 1, p.causal = 1,
-           p.offset_mode = CLATTN_OFFSET_BOTTOM_RIGHT, p.window = CLATTN_WINDOW_BOTH, p.window_left = 2,
-           p.q_length_mode = CLATTN_LENGTH_PER_BATCH, p.k_length_mode = CLATTN_LENGTH_PER_BATCH,
-           p.keep_mask_kind = CLATTN_MASK_BITS, p.outputs = 15, p.stage = CLATTN_STAGE_WEIGHTS,
-           p.q.layout = CLATTN_LAYOUT_BSHD, p.k.layout = CLATTN_LAYOUT_BHSD_EXACT,
+#define EVERY_RULE                                                                                                     \
+  p.flags = CLATTN_BATCH_INVARIANT, p.scale_mode = CLATTN_SCALE_VALUE, p.scale = -0.5f, p.softcap = 30.0f,             \
+  p.use_bias = 1, p.use_sink = 1, p.alibi = CLATTN_ALIBI_SYMMETRIC, p.causal = 1,                                      \
+  p.offset_mode = CLATTN_OFFSET_BOTTOM_RIGHT, p.window = CLATTN_WINDOW_BOTH, p.window_left = 2,                        \
+  p.prefix_mode = CLATTN_PREFIX_VALUE, p.prefix = 2, p.chunk = 4, p.q_length_mode = CLATTN_LENGTH_PER_BATCH,           \
+  p.k_length_mode = CLATTN_LENGTH_PER_BATCH, p.keep_mask_kind = CLATTN_MASK_BITS,                                      \
+  p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = 2, p.block_k = 3, p.outputs = 15, p.stage = CLATTN_STAGE_WEIGHTS
+  ACCEPTED(EVERY_RULE, p.q.layout = CLATTN_LAYOUT_BSHD, p.k.layout = CLATTN_LAYOUT_BHSD_EXACT,
            p.o.layout = CLATTN_LAYOUT_BSHD_EXACT, p.lse.layout = CLATTN_LAYOUT_BSHD);
+  ACCEPTED(p = packed(), EVERY_RULE);
+  ACCEPTED(p = paged(), EVERY_RULE);
+  ACCEPTED(EVERY_RULE, p.q_len = p.k_len = 0);
+#undef EVERY_RULE
+}
+
+/* ---- packed, paged, block masks ---------------------------------------------------------------------------------- */
+
+static void layouts_that_a_tensor_can_have(void **state) {
+  static const struct {
+    clattni_slot slot;
+    const char *text[2]; /* refused as packed, as paged */
+  } rows[] = {
+      {CLATTNI_Q, {NULL, "q layout is paged: only k and v can be paged"}},
+      {CLATTNI_O, {NULL, "o layout is paged: only k and v"}},
+      {CLATTNI_LSE, {NULL, "lse layout is paged: only k and v"}},
+      {CLATTNI_SCORES, {"scores layout is packed: only q, k, v, o and lse can be packed", "scores layout is paged"}},
+      {CLATTNI_MAX_LOGIT, {"max_logit layout is packed", "max_logit layout is paged"}},
+      {CLATTNI_BIAS, {"bias layout is packed", "bias layout is paged"}},
+      {CLATTNI_KEEP_MASK, {"keep_mask layout is packed", "keep_mask layout is paged"}},
+      {CLATTNI_BLOCK_MASK, {"block_mask layout is packed", "block_mask layout is paged"}},
+      {CLATTNI_ALIBI_SLOPES, {"alibi_slopes layout is packed", "alibi_slopes layout is paged"}},
+      {CLATTNI_SINK, {"sink layout is packed", "sink layout is paged"}},
+  };
+  (void)state;
+  for (size_t i = 0; i < 2 * LENGTH(rows); i++) {
+    clattn_problem p = base();
+    if (rows[i / 2].text[i % 2] == NULL)
+      continue;
+    p.outputs = 15;
+    p.use_bias = p.use_sink = 1;
+    p.alibi = CLATTN_ALIBI_SIGNED;
+    p.keep_mask_kind = p.block_mask_kind = CLATTN_MASK_BITS;
+    p.block_q = p.block_k = 2;
+    accepted(__FILE__, __LINE__, &p);
+    tensor_of(&p, rows[i / 2].slot)->layout = i % 2 == 0 ? CLATTN_LAYOUT_PACKED : CLATTN_LAYOUT_PAGED;
+    refused(__FILE__, __LINE__, &p, CLATTN_ERROR_ENUM, rows[i / 2].text[i % 2]);
+  }
+}
+
+static void packed_and_paged_together(void **state) {
+  (void)state;
+  ACCEPTED(p = packed());
+  ACCEPTED(p = packed(), p.outputs = 15);
+  REFUSED(SHAPE, "o layout is bhsd, q layout is packed: q, o and lse are packed together or not at all", p = packed(),
+          p.o.layout = CLATTN_LAYOUT_BHSD);
+  REFUSED(SHAPE, "lse layout is bhsd, q layout is packed", p = packed(), p.outputs = 3,
+          p.lse.layout = CLATTN_LAYOUT_BHSD);
+  REFUSED(SHAPE, "o layout is packed, q layout is bshd", p.q.layout = CLATTN_LAYOUT_BSHD,
+          p.o.layout = CLATTN_LAYOUT_PACKED);
+  REFUSED(SHAPE, "lse layout is packed, q layout is bhsd", p.outputs = CLATTN_OUT_LSE,
+          p.lse.layout = CLATTN_LAYOUT_PACKED);
+  ACCEPTED(p = packed(), p.outputs = CLATTN_OUT_LSE, p.o.layout = p.v.layout = CLATTN_LAYOUT_BHSD);
+
+  REFUSED(SHAPE, "v layout is bhsd, k layout is packed: k and v are packed or paged together or not at all",
+          p = packed(), p.v.layout = CLATTN_LAYOUT_BHSD);
+  REFUSED(SHAPE, "v layout is paged, k layout is packed", p = packed(), p.v.layout = CLATTN_LAYOUT_PAGED);
+  REFUSED(SHAPE, "v layout is packed, k layout is paged", p = paged(), p.v.layout = CLATTN_LAYOUT_PACKED);
+  REFUSED(SHAPE, "v layout is paged, k layout is bhsd", p.v.layout = CLATTN_LAYOUT_PAGED);
+  REFUSED(SHAPE, "v layout is bshd, k layout is paged", p = paged(), p.v.layout = CLATTN_LAYOUT_BSHD);
+
+  ACCEPTED(p = packed(), p.k.layout = p.v.layout = CLATTN_LAYOUT_BHSD, p.total_k = 0);
+  ACCEPTED(p = packed(), p.q.layout = p.o.layout = CLATTN_LAYOUT_BHSD, p.total_q = 0);
+  ACCEPTED(p = paged(), p.q.layout = p.o.layout = CLATTN_LAYOUT_PACKED, p.total_q = 6);
+  ACCEPTED(p = packed(), p.q_len = p.k_len = 0);
+  ACCEPTED(p = packed(), p.q_len = 7, p.k_len = 11); /* bounds above the totals are bounds all the same */
+  ACCEPTED(p = packed(), p.total_q = p.total_k = p.q_len = p.k_len = 0);
+  REFUSED(SHAPE, "total_q is 0: a packed q of q_len 3 needs its bound", p = packed(), p.total_q = 0);
+  ACCEPTED(p = packed(), p.q_length_mode = p.k_length_mode = CLATTN_LENGTH_PER_BATCH);
+}
+
+static void sizes_of_packed_and_paged(void **state) {
+  (void)state;
+  REFUSED(SHAPE, "total_q is -1: must be 0 to 2147483647", p = packed(), p.total_q = -1);
+  REFUSED(SHAPE, "total_k is 2147483648: must be 0 to 2147483647", p = packed(), p.total_k = INT64_C(2147483648));
+  REFUSED(SHAPE, "num_pages is -1", p = paged(), p.num_pages = -1);
+  REFUSED(SHAPE, "max_pages is 2147483648", p = paged(), p.max_pages = INT64_C(2147483648));
+  REFUSED(SHAPE, "page_size is -4", p = paged(), p.page_size = -4);
+  REFUSED(SHAPE, "page_size is 2147483648", p = paged(), p.page_size = INT64_C(2147483648));
+  REFUSED(VALUE, "total_q is 5: must be 0, q is not packed", p.total_q = 5);
+  REFUSED(VALUE, "total_k is 5: must be 0, k is not packed", p.total_k = 5);
+  REFUSED(VALUE, "total_k is 5: must be 0, k is not packed", p = paged(), p.total_k = 5);
+  REFUSED(VALUE, "num_pages is 5: must be 0, k is not paged", p.num_pages = 5);
+  REFUSED(VALUE, "max_pages is 5: must be 0, k is not paged", p.max_pages = 5);
+  REFUSED(VALUE, "page_size is 5: must be 0, k is not paged", p = packed(), p.page_size = 5);
+
+  ACCEPTED(p = paged());
+  REFUSED(VALUE, "k_length_mode is 0 (full): paged k and v need per_batch", p = paged(), p.k_length_mode = 0);
+  REFUSED(SHAPE, "page_size is 0: must be >= 1", p = paged(), p.page_size = 0);
+  REFUSED(SHAPE, "num_pages is 0: must be >= 1 for k_len 5", p = paged(), p.num_pages = 0);
+  REFUSED(SHAPE, "max_pages 1 of page_size 4 hold 4 keys: must be at least k_len 5", p = paged(), p.max_pages = 1);
+  ACCEPTED(p = paged(), p.k_len = 8);
+  REFUSED(SHAPE, "max_pages 2 of page_size 4 hold 8 keys: must be at least k_len 9", p = paged(), p.k_len = 9);
+  ACCEPTED(p = paged(), p.k_len = p.num_pages = p.max_pages = 0);
+  ACCEPTED(p = paged(), p.num_pages = 1); /* pages may be shared */
+  ACCEPTED(p = paged(), p.max_pages = p.page_size = INT32_MAX, p.num_pages = 1, p.batch = 1, p.k_len = INT32_MAX);
+
+  REFUSED(SHAPE, "block_q is 0, block_k is 4: must be >= 1", p.block_mask_kind = CLATTN_MASK_BITS, p.block_k = 4);
+  REFUSED(SHAPE, "block_q is 4, block_k is -1", p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = 4, p.block_k = -1);
+  ACCEPTED(p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = p.block_k = INT64_MAX);
+}
+
+static void strides_of_packed_and_paged(void **state) {
+  (void)state;
+#define STRIDES(tensor, batch, head, row, element)                                                                     \
+  p.tensor.stride[0] = (batch), p.tensor.stride[1] = (head), p.tensor.stride[2] = (row), p.tensor.stride[3] = (element)
+  REFUSED(STRIDE, "q stride[0] is 1: must be 0, a packed tensor has no batch axis", p = packed(),
+          STRIDES(q, 1, 8, 64, 1));
+  REFUSED(STRIDE, "q stride[2] is -64: strides must be >= 0", p = packed(), STRIDES(q, 0, 8, -64, 1));
+  REFUSED(STRIDE, "k stride[0] is -1: strides must be >= 0", p = paged(), STRIDES(k, -1, 8, 16, 1));
+  REFUSED(STRIDE, "lse stride[3] is 1: must be 0, lse has no element axis", p = packed(), p.outputs = 3,
+          STRIDES(lse, 0, 6, 1, 1));
+  REFUSED(STRIDE, "o stride[2] is 31: must be above 31", p = packed(), STRIDES(o, 0, 4, 31, 1));
+  REFUSED(STRIDE, "o stride[1] is 0 on an axis of size 8", p = packed(), STRIDES(o, 0, 0, 32, 1));
+  REFUSED(STRIDE, "lse stride[1] is 5: must be above 5", p = packed(), p.outputs = 3, STRIDES(lse, 0, 5, 1, 0));
+  ACCEPTED(p = packed(), STRIDES(q, 0, 48, 8, 1), STRIDES(o, 0, 24, 4, 1), STRIDES(k, 0, 0, 8, 1));
+  ACCEPTED(p = packed(), p.outputs = 3, STRIDES(lse, 0, 6, 1, 0));
+  ACCEPTED(p = packed(), p.outputs = 3, STRIDES(lse, 0, 1, 8, 0));
+  ACCEPTED(p = paged(), STRIDES(k, 64, 32, 8, 1), STRIDES(v, 0, 0, 4, 1));
+#undef STRIDES
 }
 
 /* ---- defaults, shapes, strides, extents ------------------------------------------------------------------------ */
@@ -390,6 +557,28 @@ static void defaults(void **state) {
   assert_true(p.scale == 1.0f);
 }
 
+static void defaults_of_packed(void **state) {
+  clattn_problem p = packed(), r;
+  (void)state;
+  clattni_problem_resolve(&p, &r);
+  assert_int_equal(r.q_len, 3);
+  assert_int_equal(r.k_len, 5);
+  p.q_len = p.k_len = 0;
+  clattni_problem_resolve(&p, &r);
+  assert_int_equal(r.q_len, 6);
+  assert_int_equal(r.k_len, 10);
+  const clattni_sizes both = clattni_bounds(&r);
+  assert_true(both.batch == 2 && both.q_len == 6 && both.k_len == 10 && both.total_q == 6 && both.total_k == 10);
+  assert_true(clattni_packed_q(&r) && clattni_packed_k(&r) && !clattni_paged(&r));
+  p = paged();
+  p.k_len = 0;
+  clattni_problem_resolve(&p, &r);
+  assert_int_equal(r.k_len, 0);
+  const clattni_sizes none = clattni_bounds(&r);
+  assert_true(none.batch == 2 && none.q_len == 3 && none.k_len == 0 && none.total_q == 0 && none.total_k == 0);
+  assert_true(!clattni_packed_q(&r) && !clattni_packed_k(&r) && clattni_paged(&r));
+}
+
 static void a_strided_tensor_in_one_call(void **state) {
   (void)state;
   const clattn_tensor t = clattn_strided(CLATTN_BF16, 1, 2, 3, 4);
@@ -397,44 +586,105 @@ static void a_strided_tensor_in_one_call(void **state) {
   assert_memory_equal(&t, &want, sizeof t);
 }
 
+/* At bounds (2, 3, 5), totals 6 and 10; sizes (1, 2, 4), totals 2 and 4. */
 static void shapes_and_strides(void **state) {
+  enum { PLAIN, PACKED, PAGED };
   static const struct {
+    int of;
     clattni_slot slot;
     clattn_layout layout;
-    int64_t shape[4], stride[4];
+    int64_t given[4], shape[4], stride[4];
   } rows[] = {
-      /* bounds (2, 3, 5), sizes (1, 2, 4) */
-      {CLATTNI_Q, CLATTN_LAYOUT_BHSD, {1, 8, 2, 8}, {192, 24, 8, 1}},
-      {CLATTNI_Q, CLATTN_LAYOUT_BSHD, {1, 8, 2, 8}, {192, 8, 64, 1}},
-      {CLATTNI_Q, CLATTN_LAYOUT_BHSD_EXACT, {1, 8, 2, 8}, {128, 16, 8, 1}},
-      {CLATTNI_Q, CLATTN_LAYOUT_BSHD_EXACT, {1, 8, 2, 8}, {128, 8, 64, 1}},
-      {CLATTNI_Q, CLATTN_LAYOUT_STRIDED, {1, 8, 2, 8}, {7, 9, 0, 11}},
-      {CLATTNI_K, CLATTN_LAYOUT_BHSD, {1, 2, 4, 8}, {80, 40, 8, 1}},
-      {CLATTNI_V, CLATTN_LAYOUT_BSHD_EXACT, {1, 2, 4, 4}, {32, 4, 8, 1}},
-      {CLATTNI_O, CLATTN_LAYOUT_BHSD, {1, 8, 2, 4}, {96, 12, 4, 1}},
-      {CLATTNI_LSE, CLATTN_LAYOUT_BHSD, {1, 8, 2, 1}, {24, 3, 1, 0}},
-      {CLATTNI_LSE, CLATTN_LAYOUT_BSHD, {1, 8, 2, 1}, {24, 1, 8, 0}},
-      {CLATTNI_LSE, CLATTN_LAYOUT_BHSD_EXACT, {1, 8, 2, 1}, {16, 2, 1, 0}},
-      {CLATTNI_SCORES, CLATTN_LAYOUT_BHSD, {1, 8, 2, 4}, {120, 15, 5, 1}},
-      {CLATTNI_BIAS, CLATTN_LAYOUT_BSHD_EXACT, {1, 8, 2, 4}, {64, 4, 32, 1}},
-      {CLATTNI_MAX_LOGIT, CLATTN_LAYOUT_BHSD, {1, 8, 1, 1}, {8, 1, 0, 0}},
-      {CLATTNI_MAX_LOGIT, CLATTN_LAYOUT_BSHD_EXACT, {1, 8, 1, 1}, {8, 1, 0, 0}},
-      {CLATTNI_KEEP_MASK, CLATTN_LAYOUT_BHSD, {1, 8, 2, 4}, {120, 15, 5, 1}},
+      {PLAIN, CLATTNI_Q, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 2, 8}, {192, 24, 8, 1}},
+      {PLAIN, CLATTNI_Q, CLATTN_LAYOUT_BSHD, {0}, {1, 8, 2, 8}, {192, 8, 64, 1}},
+      {PLAIN, CLATTNI_Q, CLATTN_LAYOUT_BHSD_EXACT, {0}, {1, 8, 2, 8}, {128, 16, 8, 1}},
+      {PLAIN, CLATTNI_Q, CLATTN_LAYOUT_BSHD_EXACT, {0}, {1, 8, 2, 8}, {128, 8, 64, 1}},
+      {PLAIN, CLATTNI_Q, CLATTN_LAYOUT_STRIDED, {7, 9, 0, 11}, {1, 8, 2, 8}, {7, 9, 0, 11}},
+      {PLAIN, CLATTNI_K, CLATTN_LAYOUT_BHSD, {0}, {1, 2, 4, 8}, {80, 40, 8, 1}},
+      {PLAIN, CLATTNI_V, CLATTN_LAYOUT_BSHD_EXACT, {0}, {1, 2, 4, 4}, {32, 4, 8, 1}},
+      {PLAIN, CLATTNI_O, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 2, 4}, {96, 12, 4, 1}},
+      {PLAIN, CLATTNI_LSE, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 2, 1}, {24, 3, 1, 0}},
+      {PLAIN, CLATTNI_LSE, CLATTN_LAYOUT_BSHD, {0}, {1, 8, 2, 1}, {24, 1, 8, 0}},
+      {PLAIN, CLATTNI_LSE, CLATTN_LAYOUT_BHSD_EXACT, {0}, {1, 8, 2, 1}, {16, 2, 1, 0}},
+      {PLAIN, CLATTNI_SCORES, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 2, 4}, {120, 15, 5, 1}},
+      {PLAIN, CLATTNI_BIAS, CLATTN_LAYOUT_BSHD_EXACT, {0}, {1, 8, 2, 4}, {64, 4, 32, 1}},
+      {PLAIN, CLATTNI_MAX_LOGIT, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 1, 1}, {8, 1, 0, 0}},
+      {PLAIN, CLATTNI_MAX_LOGIT, CLATTN_LAYOUT_BHSD_EXACT, {0}, {1, 8, 1, 1}, {8, 1, 0, 0}},
+      {PLAIN, CLATTNI_KEEP_MASK, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 2, 4}, {120, 15, 5, 1}},
+      /* slopes: shared by the batch, unless strides say otherwise; sinks: always */
+      {PLAIN, CLATTNI_ALIBI_SLOPES, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 1, 1}, {0, 1, 0, 0}},
+      {PLAIN, CLATTNI_ALIBI_SLOPES, CLATTN_LAYOUT_BHSD_EXACT, {0}, {1, 8, 1, 1}, {0, 1, 0, 0}},
+      {PLAIN, CLATTNI_ALIBI_SLOPES, CLATTN_LAYOUT_BSHD_EXACT, {0}, {1, 8, 1, 1}, {0, 1, 0, 0}},
+      {PLAIN, CLATTNI_ALIBI_SLOPES, CLATTN_LAYOUT_STRIDED, {9, 2, 0, 0}, {1, 8, 1, 1}, {9, 2, 0, 0}},
+      {PLAIN, CLATTNI_SINK, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 1, 1}, {0, 1, 0, 0}},
+      {PLAIN, CLATTNI_SINK, CLATTN_LAYOUT_STRIDED, {0, 3, 0, 0}, {1, 8, 1, 1}, {0, 3, 0, 0}},
+      {PACKED, CLATTNI_Q, CLATTN_LAYOUT_PACKED, {0}, {1, 8, 2, 8}, {0, 8, 64, 1}},
+      {PACKED, CLATTNI_Q, CLATTN_LAYOUT_PACKED, {0, 1, 2, 0}, {1, 8, 2, 8}, {0, 1, 2, 0}},
+      {PACKED, CLATTNI_K, CLATTN_LAYOUT_PACKED, {0}, {1, 2, 4, 8}, {0, 8, 16, 1}},
+      {PACKED, CLATTNI_V, CLATTN_LAYOUT_PACKED, {0}, {1, 2, 4, 4}, {0, 4, 8, 1}},
+      {PACKED, CLATTNI_O, CLATTN_LAYOUT_PACKED, {0}, {1, 8, 2, 4}, {0, 4, 32, 1}},
+      /* over the bound: not every enqueue knows its total */
+      {PACKED, CLATTNI_LSE, CLATTN_LAYOUT_PACKED, {0}, {1, 8, 2, 1}, {0, 6, 1, 0}},
+      {PACKED, CLATTNI_LSE, CLATTN_LAYOUT_PACKED, {0, 1, 8, 0}, {1, 8, 2, 1}, {0, 1, 8, 0}},
+      {PACKED, CLATTNI_SCORES, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 2, 4}, {120, 15, 5, 1}}, /* per sequence */
+      {PAGED, CLATTNI_K, CLATTN_LAYOUT_PAGED, {0}, {7, 2, 4, 8}, {64, 8, 16, 1}},
+      {PAGED, CLATTNI_V, CLATTN_LAYOUT_PAGED, {0}, {7, 2, 4, 4}, {32, 4, 8, 1}},
+      {PAGED, CLATTNI_V, CLATTN_LAYOUT_PAGED, {99, 16, 4, 1}, {7, 2, 4, 4}, {99, 16, 4, 1}},
+      {PAGED, CLATTNI_Q, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 2, 8}, {192, 24, 8, 1}},
+      {PAGED, CLATTNI_PAGE_TABLE, CLATTN_LAYOUT_BHSD, {0}, {1, 1, 1, 2}, {2, 0, 0, 1}},
   };
-  const clattni_sizes sizes = {1, 2, 4};
   (void)state;
   for (size_t i = 0; i < LENGTH(rows); i++) {
-    clattn_problem p = base();
+    clattn_problem p = rows[i].of == PACKED ? packed() : rows[i].of == PAGED ? paged() : base();
+    const clattni_sizes sizes = {1, 2, 4, rows[i].of == PACKED ? 2 : 0, rows[i].of == PACKED ? 4 : 0};
     int64_t shape[4], stride[4];
-    clattn_tensor *tensor = (clattn_tensor *)(uintptr_t)clattni_slot_tensor(&p, rows[i].slot);
     p.keep_mask_kind = CLATTN_MASK_U8;
-    tensor->layout = rows[i].layout;
-    if (rows[i].layout == CLATTN_LAYOUT_STRIDED)
-      memcpy(tensor->stride, rows[i].stride, sizeof tensor->stride);
+    if (rows[i].slot != CLATTNI_PAGE_TABLE) { /* which no field describes */
+      clattn_tensor *tensor = tensor_of(&p, rows[i].slot);
+      tensor->layout = rows[i].layout;
+      memcpy(tensor->stride, rows[i].given, sizeof stride);
+    }
     clattni_slot_shape(&p, &sizes, rows[i].slot, shape);
     clattni_slot_strides(&p, &sizes, rows[i].slot, stride);
     if (memcmp(shape, rows[i].shape, sizeof shape) != 0 || memcmp(stride, rows[i].stride, sizeof stride) != 0)
       fail_msg("row %zu", i);
+  }
+}
+
+static void block_masks_count_words_of_blocks(void **state) {
+  static const struct {
+    int64_t q_len, k_len, block_q, block_k, shape[4];
+  } rows[] = {
+      {3, 5, 2, 2, {2, 8, 2, 1}},
+      {4, 64, 2, 2, {2, 8, 2, 1}},
+      {5, 65, 2, 2, {2, 8, 3, 2}},
+      {100, 1000, 1, 1, {2, 8, 100, 32}},
+      {100, 1024, 7, 32, {2, 8, 15, 1}},
+      {100, 1025, 100, 32, {2, 8, 1, 2}},
+      {0, 5, 3, 3, {2, 8, 0, 1}},
+      {3, 0, 3, 3, {2, 8, 1, 0}},
+      {3, 5, INT64_MAX, 1, {2, 8, 1, 1}},
+      {3, 5, 1, INT64_MAX, {2, 8, 3, 1}},
+      {INT32_MAX, INT32_MAX, 2, 2, {2, 8, 1 << 30, 1 << 25}},
+      {3, 5, 0, 0, {2, 8, 0, 0}}, /* no blocks: nothing uses the mask */
+  };
+  (void)state;
+  for (size_t i = 0; i < LENGTH(rows); i++) {
+    clattn_problem p = base();
+    int64_t shape[4], stride[4];
+    p.q_len = rows[i].q_len;
+    p.k_len = rows[i].k_len;
+    p.block_q = rows[i].block_q;
+    p.block_k = rows[i].block_k;
+    p.block_mask_kind = CLATTN_MASK_BITS;
+    const clattni_sizes sizes = clattni_bounds(&p);
+    clattni_slot_shape(&p, &sizes, CLATTNI_BLOCK_MASK, shape);
+    clattni_slot_strides(&p, &sizes, CLATTNI_BLOCK_MASK, stride);
+    const int64_t row = shape[3], head = row * shape[2];
+    if (memcmp(shape, rows[i].shape, sizeof shape) != 0 || stride[0] != 8 * head || stride[1] != head ||
+        stride[2] != row || stride[3] != 1)
+      fail_msg("row %zu", i);
+    assert_int_equal(clattni_slot_element_bytes(&p, CLATTNI_BLOCK_MASK), 4);
   }
 }
 
@@ -444,7 +694,7 @@ static void masks_of_bits_count_words(void **state) {
   (void)state;
   p.k_len = 65;
   p.keep_mask_kind = CLATTN_MASK_BITS;
-  const clattni_sizes sizes = {2, 3, 64};
+  const clattni_sizes sizes = {2, 3, 64, 0, 0};
   clattni_slot_shape(&p, &sizes, CLATTNI_KEEP_MASK, shape);
   clattni_slot_strides(&p, &sizes, CLATTNI_KEEP_MASK, stride);
   assert_int_equal(shape[3], 2);
@@ -459,7 +709,9 @@ static void masks_of_bits_count_words(void **state) {
 }
 
 static void slots(void **state) {
-  static const char *const names[] = {"q", "k", "v", "o", "lse", "scores", "max_logit", "bias", "keep_mask"};
+  static const char *const names[] = {"q",         "k",    "v",         "o",          "lse",          "scores",
+                                      "max_logit", "bias", "keep_mask", "block_mask", "alibi_slopes", "sink",
+                                      "page_table"};
   static const uint32_t used[][2] = {/* outputs -> bits of the slots used */
                                      {0, 0x0f},
                                      {CLATTN_OUT_O, 0x0f},
@@ -479,6 +731,14 @@ static void slots(void **state) {
   p.use_bias = 1;
   p.keep_mask_kind = CLATTN_MASK_U8;
   assert_true(clattni_slot_used(&p, CLATTNI_BIAS) && clattni_slot_used(&p, CLATTNI_KEEP_MASK));
+  p.block_mask_kind = CLATTN_MASK_BITS;
+  p.use_sink = 1;
+  assert_true(clattni_slot_used(&p, CLATTNI_BLOCK_MASK) && clattni_slot_used(&p, CLATTNI_SINK));
+  assert_false(clattni_slot_used(&p, CLATTNI_ALIBI_SLOPES) || clattni_slot_used(&p, CLATTNI_PAGE_TABLE));
+  p.alibi = CLATTN_ALIBI_SYMMETRIC;
+  p.k.layout = CLATTN_LAYOUT_PAGED;
+  assert_true(clattni_slot_used(&p, CLATTNI_ALIBI_SLOPES) && clattni_slot_used(&p, CLATTNI_PAGE_TABLE));
+  assert_int_equal(clattni_slot_element_bytes(&p, CLATTNI_PAGE_TABLE), 4);
   assert_int_equal(clattni_slot_element_bytes(&p, CLATTNI_Q), 4);
   p.q.dtype = CLATTN_BF16;
   assert_int_equal(clattni_slot_element_bytes(&p, CLATTNI_Q), 2);
@@ -507,128 +767,6 @@ static void extent_counts_to_one_past_the_last(void **state) {
   }
 }
 
-/* ---- rules ----------------------------------------------------------------------------------------------------- */
-
-/* The rules as their definitions say, for numbers that can't overflow. */
-static int rule_keeps(const clattn_problem *p, const clattni_row_rules *rules, int64_t i, int64_t j) {
-  const int64_t at = i + rules->offset;
-  if (i >= rules->q_len || j >= rules->k_len)
-    return 0;
-  if (p->causal && j > at)
-    return 0;
-  if ((p->window & CLATTN_WINDOW_LEFT) && j < at - p->window_left)
-    return 0;
-  return !((p->window & CLATTN_WINDOW_RIGHT) && j > at + p->window_right);
-}
-
-static void random_rules(clattn_problem *p) {
-  p->causal = (uint32_t)pick(0, 1);
-  p->window = (uint32_t)pick(0, 3);
-  p->window_left = pick(0, 6);
-  p->window_right = pick(0, 6);
-  p->offset_mode = (clattn_offset_mode)pick(0, 3);
-  p->offset = pick(-12, 12);
-}
-
-static void intervals_are_the_rules(void **state) {
-  (void)state;
-  int64_t kept = 0;
-  for (int round = 0; round < 3000; round++) {
-    clattn_problem p = base();
-    random_rules(&p);
-    const clattni_row_rules rules = {pick(0, 9), pick(0, 9), pick(-12, 12)};
-    for (int64_t i = 0; i < 10; i++) {
-      int64_t lo, hi;
-      clattni_row_interval(&p, &rules, i, &lo, &hi);
-      assert_true(lo >= 0 && lo <= hi && hi <= rules.k_len);
-      for (int64_t j = 0; j < 10; j++) {
-        assert_int_equal(j >= lo && j < hi, rule_keeps(&p, &rules, i, j));
-        kept += j >= lo && j < hi;
-      }
-    }
-  }
-  assert_true(kept > 10000);
-}
-
-static void intervals_far_out(void **state) {
-  static const struct {
-    uint32_t causal, window;
-    int64_t left, right, offset, row, lo, hi;
-  } rows[] = {
-      {1, 0, 0, 0, INT64_MAX, 7, 0, 10},
-      {1, 0, 0, 0, INT64_MIN, 7, 0, 0},
-      {0, 3, INT64_MAX, INT64_MAX, 0, 7, 0, 10},
-      {0, 3, INT64_MAX, INT64_MAX, INT64_MIN, 7, 0, 7},  /* at most p + 2^63 - 1 = 6 */
-      {0, 3, INT64_MAX, INT64_MAX, INT64_MAX, 7, 7, 10}, /* at least p - (2^63 - 1) = 7 */
-      {0, 3, INT64_MAX - 1, 0, INT64_MAX, 7, 8, 10},
-      {0, 1, 0, 0, INT64_MAX, 7, 0, 0},
-      {0, 2, 0, 0, INT64_MIN, 7, 0, 0},
-      {1, 3, INT64_MAX, INT64_MAX, INT64_MIN + 1, 7, 0, 0},
-      {0, 2, 0, INT64_MAX, INT64_MIN + 1, 7, 0, 8},
-  };
-  (void)state;
-  for (size_t i = 0; i < LENGTH(rows); i++) {
-    clattn_problem p = base();
-    const clattni_row_rules rules = {100, 10, rows[i].offset};
-    int64_t lo, hi;
-    p.causal = rows[i].causal;
-    p.window = rows[i].window;
-    p.window_left = rows[i].left;
-    p.window_right = rows[i].right;
-    clattni_row_interval(&p, &rules, rows[i].row, &lo, &hi);
-    if (lo != rows[i].lo || hi != rows[i].hi)
-      fail_msg("row %zu: %" PRId64 " to %" PRId64, i, lo, hi);
-  }
-}
-
-static void offsets(void **state) {
-  clattn_problem p = base();
-  (void)state;
-  assert_int_equal(clattni_offset(&p, 3, 10, 0, 99), 0);
-  p.offset_mode = CLATTN_OFFSET_BOTTOM_RIGHT;
-  assert_int_equal(clattni_offset(&p, 3, 10, 0, 99), 7);
-  assert_int_equal(clattni_offset(&p, 10, 3, 0, 99), -7);
-  p.offset_mode = CLATTN_OFFSET_VALUE;
-  p.offset = -4;
-  assert_int_equal(clattni_offset(&p, 3, 10, 0, 99), -4);
-  assert_int_equal(clattni_offset(&p, 3, 10, 1, 99), 99);
-  p.offset_mode = CLATTN_OFFSET_PER_BATCH;
-  assert_int_equal(clattni_offset(&p, 3, 10, 1, 99), 99);
-}
-
-static void pairs_are_counted_exactly(void **state) {
-  (void)state;
-  for (int round = 0; round < 3000; round++) {
-    clattn_problem p = base();
-    random_rules(&p);
-    const clattni_sizes sizes = {pick(0, 3), pick(0, 20), pick(0, 20)};
-    const clattni_row_rules rules = {sizes.q_len, sizes.k_len, clattni_offset(&p, sizes.q_len, sizes.k_len, 0, 0)};
-    uint64_t pairs = 0;
-    for (int64_t i = 0; i < sizes.q_len; i++) {
-      for (int64_t j = 0; j < sizes.k_len; j++)
-        pairs += (uint64_t)rule_keeps(&p, &rules, i, j);
-    }
-    assert_true(clattni_count_pairs(&p, &sizes) == pairs * 8 * (uint64_t)sizes.batch);
-  }
-  clattn_problem p = base();
-  const clattni_sizes large = {1, 1000000, 1000000}, longest = {1, 2147483647, 2147483647},
-                      largest = {2147483647, 2147483647, 2147483647};
-  p.q_heads = 1;
-  assert_true(clattni_count_pairs(&p, &large) == UINT64_C(1000000000000));
-  p.causal = 1;
-  assert_true(clattni_count_pairs(&p, &large) == UINT64_C(500000500000));
-  p.window = CLATTN_WINDOW_LEFT;
-  p.window_left = 9;
-  assert_true(clattni_count_pairs(&p, &large) == UINT64_C(10000000) - 45);
-  assert_true(clattni_count_pairs(&p, &longest) == UINT64_C(21474836470) - 45);
-  p.window = 0;
-  assert_true(clattni_count_pairs(&p, &longest) == UINT64_C(2147483647) * UINT64_C(1073741824));
-  assert_true(clattni_count_pairs(&p, &largest) == UINT64_MAX); /* saturates */
-  p.offset_mode = CLATTN_OFFSET_VALUE;
-  p.offset = INT64_MIN;
-  assert_true(clattni_count_pairs(&p, &largest) == 0);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_struct_itself),
@@ -642,17 +780,20 @@ int main(void) {
       cmocka_unit_test(scalars),
       cmocka_unit_test(what_is_not_supported_yet),
       cmocka_unit_test(fields_that_nothing_reads_yet),
+      cmocka_unit_test(fields_that_are_switched_off),
       cmocka_unit_test(everything_of_this_release_at_once),
+      cmocka_unit_test(layouts_that_a_tensor_can_have),
+      cmocka_unit_test(packed_and_paged_together),
+      cmocka_unit_test(sizes_of_packed_and_paged),
+      cmocka_unit_test(strides_of_packed_and_paged),
       cmocka_unit_test(defaults),
+      cmocka_unit_test(defaults_of_packed),
       cmocka_unit_test(a_strided_tensor_in_one_call),
       cmocka_unit_test(shapes_and_strides),
+      cmocka_unit_test(block_masks_count_words_of_blocks),
       cmocka_unit_test(masks_of_bits_count_words),
       cmocka_unit_test(slots),
       cmocka_unit_test(extent_counts_to_one_past_the_last),
-      cmocka_unit_test(intervals_are_the_rules),
-      cmocka_unit_test(intervals_far_out),
-      cmocka_unit_test(offsets),
-      cmocka_unit_test(pairs_are_counted_exactly),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

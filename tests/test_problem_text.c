@@ -106,8 +106,29 @@ static void known_lines(void **state) {
   LINE_IS("qlen=per_batch klen=per_batch", p.q_length_mode = 1, p.k_length_mode = 1);
   LINE_IS("out=o,lse,scores,max_logit stage=weights", p.outputs = 15, p.stage = CLATTN_STAGE_WEIGHTS);
   LINE_IS("align=16", p.alignment = 16);
+  LINE_IS("flags=batch_invariant", p.flags = CLATTN_BATCH_INVARIANT);
+  LINE_IS("sink=f32:bhsd", p.use_sink = 1);
+  LINE_IS("sink=f32:strided:0,2,0,0", p.use_sink = 1, p.sink = clattn_strided(CLATTN_F32, 0, 2, 0, 0));
   LINE_IS("alibi=signed", p.alibi = CLATTN_ALIBI_SIGNED);
+  LINE_IS("alibi=symmetric:f32:strided:8,1,0,0", p.alibi = CLATTN_ALIBI_SYMMETRIC,
+          p.alibi_slopes = clattn_strided(CLATTN_F32, 8, 1, 0, 0));
   LINE_IS("prefix=12 chunk=3", p.prefix_mode = CLATTN_PREFIX_VALUE, p.prefix = 12, p.chunk = 3);
+  LINE_IS("prefix=0", p.prefix_mode = CLATTN_PREFIX_VALUE);
+  LINE_IS("prefix=per_batch", p.prefix_mode = CLATTN_PREFIX_PER_BATCH);
+  LINE_IS("prefix=none:7", p.prefix = 7);
+  LINE_IS("block_mask=bits block_q=64 block_k=128", p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = 64,
+          p.block_k = 128);
+  LINE_IS("block_mask=bits:strided:0,0,4,1 block_q=1 block_k=1", p.block_mask_kind = CLATTN_MASK_BITS,
+          p.block_q = p.block_k = 1, p.block_mask = clattn_strided(CLATTN_F32, 0, 0, 4, 1));
+  LINE_IS("q=f32:packed k=f32:packed v=f32:packed:0,8,16,1 o=f32:packed total_q=100 total_k=200 out=o,lse "
+          "lse=f32:packed:0,1,8,0",
+          p.q.layout = p.k.layout = p.v.layout = p.o.layout = p.lse.layout = CLATTN_LAYOUT_PACKED, p.total_q = 100,
+          p.total_k = 200, p.outputs = CLATTN_OUT_O | CLATTN_OUT_LSE, p.v.stride[1] = 8, p.v.stride[2] = 16,
+          p.v.stride[3] = 1, p.lse.stride[1] = 1, p.lse.stride[2] = 8);
+  LINE_IS("k=f32:paged v=f32:paged:512,128,8,1 klen=per_batch pages=32 max_pages=8 page_size=16",
+          p.k.layout = p.v.layout = CLATTN_LAYOUT_PAGED, p.k_length_mode = CLATTN_LENGTH_PER_BATCH, p.num_pages = 32,
+          p.max_pages = 8, p.page_size = 16, p.v.stride[0] = 512, p.v.stride[1] = 128, p.v.stride[2] = 8,
+          p.v.stride[3] = 1);
   LINE_IS("pass=backward grad=dq,dbias,from_lse accumulate=1", p.pass = CLATTN_BACKWARD,
           p.gradients = CLATTN_GRAD_Q | CLATTN_GRAD_BIAS | CLATTN_GRAD_FROM_LSE, p.accumulate = 1);
 }

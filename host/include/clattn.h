@@ -16,6 +16,7 @@
  *   - An excluded key has weight exactly 0, whatever its score and its value (NaN and infinity included).
  *     Finite scores such as -1e30 or -FLT_MAX are ordinary scores; only a score of -inf excludes.
  *   - A row without any kept key gives o = 0 and lse = -inf (with a sink: lse = sink).  Every row is written.
+ *     A sink of NaN or +inf makes o and lse of every row NaN, as such a score would.
  *   - NaN in q_i makes row i NaN, in k_j the rows that keep j, in v_j[d] the element o[d] of those rows.
  *     A kept score of +inf or NaN makes o_i and lse_i NaN.
  *   - Sums are fp32 for every storage type.  Logarithms are natural.
@@ -214,7 +215,15 @@ enum {
 /* How a tensor lies.  Shapes: q (batch, q_heads, q_len, qk_dim); k (batch, kv_heads, k_len, qk_dim);
  * v (batch, kv_heads, k_len, v_dim); o (batch, q_heads, q_len, v_dim); bias, keep mask, scores
  * (batch, q_heads, q_len, k_len); lse (batch, q_heads, q_len); max_logit, alibi slopes (batch, q_heads);
- * sink and head_scale (q_heads).  "BHSD" is that order of axes, "BSHD" swaps head and row. */
+ * sink and head_scale (q_heads).  "BHSD" is that order of axes, "BSHD" swaps head and row.
+ *
+ * PACKED, variable length: the sequences of a batch lie row after row, sequence b from row cu_seqlens[b] to row
+ * cu_seqlens[b + 1] - 1.  q, o and lse are packed together (args.cu_seqlens_q), k and v together (args.cu_seqlens_k).
+ * q_len and k_len are then upper bounds of one sequence, 0 = total_q or total_k.  Bias, masks and scores keep their
+ * axes: row i and key j of sequence b.  Rows that belong to no sequence are not written.
+ *
+ * PAGED, for k and v together: key j of batch entry b is row j % page_size of page args.page_table[b][j / page_size].
+ * Needs k_length_mode PER_BATCH. */
 /* A plan whose enqueues are smaller than its bounds usually wants an _EXACT layout for what is made anew each time
  * (q, o, lse, bias) and a bound layout for a cache (k, v).  Memory must reach as far as the strides lead at this
  * enqueue's sizes, no further. */
@@ -225,12 +234,13 @@ enum {
   CLATTN_LAYOUT_STRIDED = 2,    /* stride[] counts */
   CLATTN_LAYOUT_BHSD_EXACT = 3, /* contiguous over the sizes of each enqueue */
   CLATTN_LAYOUT_BSHD_EXACT = 4, /* likewise, (batch, row, head, element) */
-  CLATTN_LAYOUT_PACKED = 5,     /* variable length: (total rows, head, element); needs cu_seqlens.  Not supported yet */
-  CLATTN_LAYOUT_PAGED = 6       /* k, v: (page, row in page, head, element); needs a page table.  Not supported yet */
+  CLATTN_LAYOUT_PACKED = 5,     /* q, k, v, o: (total rows, head, element); lse: (head, row), total_q rows to a head */
+  CLATTN_LAYOUT_PAGED = 6       /* k, v: (page, row in page, head, element) */
 };
 
-/* stride[] is (batch, head, row, element), each >= 0, 0 = broadcast (inputs only); read only for LAYOUT_STRIDED and
- * zero otherwise.  For bias, mask and scores the element axis is the key j.  Tensors of lower rank use the first axes
+/* stride[] is (batch, head, row, element), each >= 0, 0 = broadcast (inputs only); read for LAYOUT_STRIDED; all zero
+ * otherwise, but PACKED may give (0, head, row, element) and PAGED (page, head, row in page, element), where not all
+ * are zero.  For bias, mask and scores the element axis is the key j.  Tensors of lower rank use the first axes
  * of their shape above: lse (batch, head, row), slopes and max_logit (batch, head), sink and head_scale (head alone,
  * stride[1]); for these the unused strides are zero.  Masks: strides in bytes (U8) or words (BITS), dtype stays 0.
  * Slopes with LAYOUT_BHSD are one per head, shared by the batch. */
@@ -282,7 +292,7 @@ enum { CLATTN_LENGTH_FULL = 0, CLATTN_LENGTH_PER_BATCH = 1 /* args.q_lengths, ar
 /* Which sides of the window are limited: keys p - window_left <= j <= p + window_right. */
 enum { CLATTN_WINDOW_NONE = 0, CLATTN_WINDOW_LEFT = 1, CLATTN_WINDOW_RIGHT = 2, CLATTN_WINDOW_BOTH = 3 };
 
-/* prefix[b] widens causal only: j < prefix[b] or j <= p. */
+/* prefix[b] >= 0 widens causal only: j < prefix[b] or j <= p.  Without causal it changes nothing. */
 enum { CLATTN_PREFIX_NONE = 0, CLATTN_PREFIX_VALUE = 1, CLATTN_PREFIX_PER_BATCH = 2 /* args.prefix */ };
 
 typedef int32_t clattn_mask_kind;
@@ -331,7 +341,7 @@ enum {
 };
 
 enum {
-  CLATTN_BATCH_INVARIANT = 1 /* a row's bits do not depend on the batch around it.  Not supported yet */
+  CLATTN_BATCH_INVARIANT = 1 /* a row's bits do not depend on the batch, or the other rows, around it */
 };
 
 typedef struct clattn_hook clattn_hook;
@@ -366,8 +376,8 @@ typedef struct clattn_problem {
   /* Scores are changed by these. */
   uint32_t use_bias;       /* 1: args.bias is added (f32, f16, bf16; -inf excludes) */
   uint32_t use_head_scale; /* 1: args.head_scale multiplies.  Not supported yet */
-  uint32_t use_sink;       /* 1: args.sink, one score per head without a value.  Not supported yet */
-  clattn_alibi alibi;      /* not supported yet */
+  uint32_t use_sink;       /* 1: args.sink, a score per head that has no value; not scaled, capped or biased */
+  clattn_alibi alibi;      /* args.alibi_slopes; clattn_alibi_slopes makes the standard ones */
   clattn_tensor bias, head_scale, sink, alibi_slopes;
   clattn_tensor add_w; /* CLATTN_ADDITIVE: w (q_heads, qk_dim), strides [1] and [3] */
 
@@ -379,18 +389,20 @@ typedef struct clattn_problem {
   uint32_t prefix_mode;
   int64_t window_left, window_right; /* >= 0 */
   int64_t prefix;
-  int64_t chunk; /* 0 = none; else floor(p / chunk) == floor(j / chunk).  Not supported yet */
+  int64_t chunk; /* 0 = none; else floor(p / chunk) == floor(j / chunk) */
   clattn_length_mode q_length_mode, k_length_mode;
-  clattn_mask_kind keep_mask_kind, block_mask_kind; /* the block mask: NONE or BITS.  Not supported yet */
-  /* The block mask is (batch, q_heads, query block, key block): block (i / block_q, j / block_k). */
+  clattn_mask_kind keep_mask_kind, block_mask_kind; /* the block mask: NONE or BITS */
+  /* The block mask is (batch, q_heads, query block, key block): a bit per block (i / block_q, j / block_k), set =
+   * attend.  Blocks that nothing lets through are neither read nor computed. */
   clattn_tensor keep_mask, block_mask; /* dtype stays 0; block mask strides in words */
-  int64_t block_q, block_k;            /* sizes of the block mask's blocks, >= 1 */
+  int64_t block_q, block_k;            /* sizes of the block mask's blocks, >= 1 where there is one */
 
   /* Keys and values elsewhere than in plain strides. */
-  int64_t total_q, total_k; /* LAYOUT_PACKED: bounds of the rows in all */
-  /* args.page_table: int32, (batch, max_pages); key j is row j % page_size of page table[b][j / page_size]. */
-  int64_t num_pages, max_pages; /* LAYOUT_PAGED: pages in k and v; entries per row of the table */
-  int64_t page_size;
+  int64_t total_q, total_k; /* LAYOUT_PACKED: upper bounds of the rows in all */
+  /* args.page_table: int32, (batch, max_pages) of this enqueue's batch, contiguous; entries are clamped to 0 to
+   * num_pages - 1; those behind k_lengths[b] are never used.  max_pages * page_size >= k_len. */
+  int64_t num_pages, max_pages;   /* LAYOUT_PAGED: pages in k and v; entries per row of the table */
+  int64_t page_size;              /* keys of a page, >= 1 */
   clattn_tensor k_scale, v_scale; /* I8, I4: (batch, kv_head, key, group), f32 or f16 */
 
   /* Rotary embedding of q and k while loading.  Not supported yet. */
@@ -469,8 +481,9 @@ typedef struct clattn_plan_options {
   size_t struct_size;
   const char *variant;    /* force one by name; NULL: selection */
   uint64_t workspace_cap; /* bytes that the plan may use at most; 0: a default that suits the device */
-  uint32_t
-      check_contents; /* 1: arrays on the device are read back and checked at enqueue (blocks).  Not supported yet */
+  /* 1: arrays on the device (lengths, offsets, prefix, cu_seqlens, page table) are read back at enqueue and checked as
+   * host arrays are.  Blocks until wait_list and the copies are done; for debugging. */
+  uint32_t check_contents;
   uint32_t reserved[7];
 } clattn_plan_options;
 CLATTN_API void clattn_plan_options_init(clattn_plan_options *options);
@@ -529,9 +542,12 @@ typedef struct clattn_mem {
   uint64_t bytes;  /* bytes usable from there; 0 = to the end of the buffer */
 } clattn_mem;
 
-enum { CLATTN_ARRAY_NONE = 0, CLATTN_ARRAY_HOST = 1, CLATTN_ARRAY_DEVICE = 2 /* not supported yet */ };
+enum { CLATTN_ARRAY_NONE = 0, CLATTN_ARRAY_HOST = 1, CLATTN_ARRAY_DEVICE = 2 };
 
-/* An int32 array.  A host array is read before the call returns. */
+/* An int32 array.  A host array is read and checked before the call returns.  An array on the device is read by a kernel
+ * of the enqueue, each entry clamped to its range: lengths to 0 to q_len or k_len, cu_seqlens to 0 to total_q or
+ * total_k (a sequence ends where it starts if its end lies before, and after q_len or k_len rows at
+ * the latest), prefix to >= 0. */
 typedef struct clattn_ints {
   uint32_t kind;
   uint32_t
@@ -543,7 +559,7 @@ typedef struct clattn_ints {
 enum {
   CLATTN_SCALAR_PLAN = 0 /* the problem's value */,
   CLATTN_SCALAR_HOST = 1,
-  CLATTN_SCALAR_DEVICE = 2 /* not supported yet */
+  CLATTN_SCALAR_DEVICE = 2 /* read by a kernel of the enqueue; a softcap that is not > 0 counts as none */
 };
 
 typedef struct clattn_scalar {
@@ -577,9 +593,11 @@ typedef struct clattn_args {
   clattn_mem k_scale, v_scale, page_table;
   clattn_mem rope_cos, rope_sin, positions_q, positions_k;
 
-  clattn_ints q_lengths, k_lengths; /* 0 <= entry <= this enqueue's q_len, k_len */
-  clattn_ints q_offsets, prefix;
-  clattn_ints cu_seqlens_q, cu_seqlens_k;
+  /* 0 <= entry <= this enqueue's q_len, k_len; for packed tensors they may shorten a sequence (rows behind q_lengths[b]
+   * have no keys), but not lengthen it. */
+  clattn_ints q_lengths, k_lengths;
+  clattn_ints q_offsets, prefix;          /* prefix: >= 0 */
+  clattn_ints cu_seqlens_q, cu_seqlens_k; /* LAYOUT_PACKED: start at 0, never fall; no sequence above q_len, k_len */
 
   clattn_scalar scale, softcap; /* scale: any finite value; softcap: > 0, and only where the problem has one */
   uint64_t dropout_seed, dropout_offset;
@@ -626,10 +644,41 @@ CLATTN_API clattn_status clattn_attention(clattn_context *context, cl_command_qu
                                           const cl_event *wait_list, cl_event *event);
 
 /* ------------------------------------------------------------------------------------------------------------------
- * 7. Hooks, merging: not supported yet
+ * 7. Merging, slopes, self-test; hooks
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* The caller's OpenCL C, compiled into kernels, which sees
+/* Merges attention over disjoint key sets: m = max of lse; o = sum of exp(lse - m) * o / sum of exp(lse - m); lse = m + ln
+ * of that sum.  The empty state (o = 0, lse = -inf) changes nothing, and its o is not looked at; a sink is the part
+ * (o = 0, lse = sink).  Parts are added in their order.  part_o (f32) is (parts, rows, v_dim), part_lse (parts, rows),
+ * rows and v_dim contiguous, a part to the next part_stride_o or part_stride_lse elements (0: contiguous); o and lse
+ * likewise (rows, v_dim) and (rows).  rows is batch * q_heads * q_len or any other count.  o or lse may be absent.
+ * Errors: NULL_POINTER, STRUCT_SIZE, RESERVED, SHAPE, STRIDE, OVERFLOW, TENSOR_MISSING, BUFFER_TOO_SMALL, ALIGNMENT,
+ * OVERLAP, ENUM, NOT_SUPPORTED (SVM, USM), OUT_OF_MEMORY, WRONG_CONTEXT, WRONG_DEVICE, CL_BUILD_PROGRAM_FAILURE, OpenCL's.  Asynchronous, as clattn_enqueue; the first call on a
+ * context builds the kernel. */
+typedef struct clattn_merge_args {
+  size_t struct_size;
+  clattn_error *error;        /* optional */
+  int64_t parts, rows, v_dim; /* parts >= 1, rows >= 0, v_dim >= 1 where o is given */
+  int64_t part_stride_o, part_stride_lse;
+  clattn_mem part_o, part_lse, o, lse;
+  uint32_t reserved[8];
+} clattn_merge_args;
+CLATTN_API void clattn_merge_args_init(clattn_merge_args *args);
+CLATTN_API clattn_status clattn_merge(clattn_context *context, cl_command_queue queue, const clattn_merge_args *args,
+                                      cl_uint num_events, const cl_event *wait_list, cl_event *event);
+
+/* The standard ALiBi slopes (O. Press et al., 2021) of `heads` heads: for a power of two n, 2^(-8 (h + 1) / n); for
+ * others those of the power of two below, then every second one of the power of two above.  Writes `heads` floats.
+ * Errors: NULL_POINTER, SHAPE (heads < 1). */
+CLATTN_API clattn_status clattn_alibi_slopes(int64_t heads, float *slopes);
+
+/* Runs every variant that this device takes on small problems whose results the library holds (masked rows, -inf and
+ * 1e30 among the scores), and compares.  For drivers that build kernels, run them and compute wrong numbers.  Blocks;
+ * makes a queue and buffers of its own.  SELF_TEST with the variant, the case and the numbers in the message; what
+ * building and running can return.  error may be NULL. */
+CLATTN_API clattn_status clattn_self_test(clattn_context *context, clattn_error *error);
+
+/* Hooks: not supported yet.  The caller's OpenCL C, compiled into kernels, which sees
  *     typedef struct clattn_at {
  *       int b, h, kv_h;                                  // batch entry, query head, key head
  *       int i, j;                                        // query row, key row (of this batch entry)
@@ -643,20 +692,6 @@ CLATTN_API clattn_status clattn_attention(clattn_context *context, cl_command_qu
  * Pure functions; they may run for excluded pairs.  Made once, shared by threads. */
 CLATTN_API clattn_status clattn_hook_create(const char *source, clattn_hook **out, clattn_error *error);
 CLATTN_API void clattn_hook_release(clattn_hook *hook); /* NULL is accepted */
-
-/* Merges attention over disjoint key sets: m = max of lse, weights exp(lse - m).  part_o (f32) and part_lse have a
- * leading axis of `parts` with the strides given (elements); rows = batch * q_heads * q_len. */
-typedef struct clattn_merge_args {
-  size_t struct_size;
-  clattn_error *error;
-  int64_t parts, rows, v_dim;
-  int64_t part_stride_o, part_stride_lse;
-  clattn_mem part_o, part_lse, o, lse;
-  uint32_t reserved[8];
-} clattn_merge_args;
-CLATTN_API void clattn_merge_args_init(clattn_merge_args *args);
-CLATTN_API clattn_status clattn_merge(clattn_context *context, cl_command_queue queue, const clattn_merge_args *args,
-                                      cl_uint num_events, const cl_event *wait_list, cl_event *event);
 
 #ifdef __cplusplus
 }

@@ -24,13 +24,19 @@ typedef struct clattn_ref_args {
   /* Inputs in the problem's types, layouts and strides, by plain pointers to element (0,0,0,0). */
   const void *q, *k, *v;
   const void *bias, *keep_mask;
+  const void *block_mask, *alibi_slopes, *sink;
+  const int32_t *page_table; /* (batch, max_pages); entries are clamped to the pages there are */
 
-  /* int32 arrays, `batch` entries; given exactly when the problem's modes ask for them.  q_offsets with
-   * CLATTN_OFFSET_VALUE is optional and overrides the field offset. */
-  const int32_t *q_lengths, *k_lengths, *q_offsets;
+  /* int32 arrays, `batch` entries (cu_seqlens: one more); given exactly when the problem's modes and layouts ask for
+   * them.  q_offsets with CLATTN_OFFSET_VALUE is optional and overrides the field offset; q_lengths and k_lengths of
+   * packed tensors shorten sequences. */
+  const int32_t *q_lengths, *k_lengths, *q_offsets, *prefix;
+  const int32_t *cu_seqlens_q, *cu_seqlens_k;
 
   /* Results as double, contiguous over this call's sizes (batch, q_heads, q_len[, v_dim or k_len]); NULL = not wanted.
-   * max_logit: (batch, q_heads).  stage is the problem's.  problem.outputs and the output strides are not looked at. */
+   * max_logit: (batch, q_heads).  stage is the problem's.  problem.outputs and the output strides are not looked at.
+   * Packed queries too: row i of sequence b stands at (b, h, i), rows behind a sequence's end hold what a row without
+   * keys gives. */
   double *o, *lse, *scores, *max_logit;
 
   /* Row sampling for large problems: with row_step > 1 only rows r (r counts batch, head, row in that order) with

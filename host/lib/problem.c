@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defaults, shapes, strides, extents, key intervals and counts. */
+/* Defaults, shapes, strides, extents, key intervals, counts and slopes. */
 #include "problem_internal.h"
 
 #include "dtype.h"
@@ -7,24 +7,33 @@
 #include <math.h>
 #include <string.h>
 
+enum { AXIS_BATCH = 1, AXIS_HEAD = 2, AXIS_ROW = 4, AXIS_ELEMENT = 8, AXES_ALL = 15 };
+
 typedef struct slot_row {
   const char *name;
   size_t offset; /* of the tensor in clattn_problem */
-  int axes;
+  unsigned axes; /* AXIS_ bits */
   int is_output;
 } slot_row;
 
 static const slot_row slots[CLATTNI_SLOTS] = {
-    [CLATTNI_Q] = {"q", offsetof(clattn_problem, q), 4, 0},
-    [CLATTNI_K] = {"k", offsetof(clattn_problem, k), 4, 0},
-    [CLATTNI_V] = {"v", offsetof(clattn_problem, v), 4, 0},
-    [CLATTNI_O] = {"o", offsetof(clattn_problem, o), 4, 1},
-    [CLATTNI_LSE] = {"lse", offsetof(clattn_problem, lse), 3, 1},
-    [CLATTNI_SCORES] = {"scores", offsetof(clattn_problem, scores), 4, 1},
-    [CLATTNI_MAX_LOGIT] = {"max_logit", offsetof(clattn_problem, max_logit), 2, 1},
-    [CLATTNI_BIAS] = {"bias", offsetof(clattn_problem, bias), 4, 0},
-    [CLATTNI_KEEP_MASK] = {"keep_mask", offsetof(clattn_problem, keep_mask), 4, 0},
+    [CLATTNI_Q] = {"q", offsetof(clattn_problem, q), AXES_ALL, 0},
+    [CLATTNI_K] = {"k", offsetof(clattn_problem, k), AXES_ALL, 0},
+    [CLATTNI_V] = {"v", offsetof(clattn_problem, v), AXES_ALL, 0},
+    [CLATTNI_O] = {"o", offsetof(clattn_problem, o), AXES_ALL, 1},
+    [CLATTNI_LSE] = {"lse", offsetof(clattn_problem, lse), AXIS_BATCH | AXIS_HEAD | AXIS_ROW, 1},
+    [CLATTNI_SCORES] = {"scores", offsetof(clattn_problem, scores), AXES_ALL, 1},
+    [CLATTNI_MAX_LOGIT] = {"max_logit", offsetof(clattn_problem, max_logit), AXIS_BATCH | AXIS_HEAD, 1},
+    [CLATTNI_BIAS] = {"bias", offsetof(clattn_problem, bias), AXES_ALL, 0},
+    [CLATTNI_KEEP_MASK] = {"keep_mask", offsetof(clattn_problem, keep_mask), AXES_ALL, 0},
+    [CLATTNI_BLOCK_MASK] = {"block_mask", offsetof(clattn_problem, block_mask), AXES_ALL, 0},
+    [CLATTNI_ALIBI_SLOPES] = {"alibi_slopes", offsetof(clattn_problem, alibi_slopes), AXIS_BATCH | AXIS_HEAD, 0},
+    [CLATTNI_SINK] = {"sink", offsetof(clattn_problem, sink), AXIS_HEAD, 0},
+    [CLATTNI_PAGE_TABLE] = {"page_table", 0, AXIS_BATCH | AXIS_ELEMENT, 0},
 };
+
+/* As wide as int32, which is no type of a tensor. */
+static const clattn_tensor page_table = {CLATTN_F32, CLATTN_LAYOUT_BHSD, {0, 0, 0, 0}, {0, 0}};
 
 void clattn_problem_init(clattn_problem *problem) {
   if (problem == NULL)
@@ -46,12 +55,26 @@ int clattni_slot_is_output(clattni_slot slot) {
   return slots[slot].is_output;
 }
 
-int clattni_slot_axes(clattni_slot slot) {
-  return slots[slot].axes;
+int clattni_slot_has_axis(clattni_slot slot, int axis) {
+  return (slots[slot].axes >> axis & 1u) != 0;
 }
 
 const clattn_tensor *clattni_slot_tensor(const clattn_problem *problem, clattni_slot slot) {
+  if (slot == CLATTNI_PAGE_TABLE)
+    return &page_table;
   return (const clattn_tensor *)(const void *)((const char *)problem + slots[slot].offset);
+}
+
+int clattni_packed_q(const clattn_problem *problem) {
+  return problem->q.layout == CLATTN_LAYOUT_PACKED;
+}
+
+int clattni_packed_k(const clattn_problem *problem) {
+  return problem->k.layout == CLATTN_LAYOUT_PACKED;
+}
+
+int clattni_paged(const clattn_problem *problem) {
+  return problem->k.layout == CLATTN_LAYOUT_PAGED;
 }
 
 int clattni_slot_used(const clattn_problem *problem, clattni_slot slot) {
@@ -73,6 +96,14 @@ int clattni_slot_used(const clattn_problem *problem, clattni_slot slot) {
     return problem->use_bias != 0;
   case CLATTNI_KEEP_MASK:
     return problem->keep_mask_kind != CLATTN_MASK_NONE;
+  case CLATTNI_BLOCK_MASK:
+    return problem->block_mask_kind != CLATTN_MASK_NONE;
+  case CLATTNI_ALIBI_SLOPES:
+    return problem->alibi != CLATTN_ALIBI_NONE;
+  case CLATTNI_SINK:
+    return problem->use_sink != 0;
+  case CLATTNI_PAGE_TABLE:
+    return clattni_paged(problem);
   case CLATTNI_SLOTS:
     break;
   }
@@ -82,6 +113,8 @@ int clattni_slot_used(const clattn_problem *problem, clattni_slot slot) {
 size_t clattni_slot_element_bytes(const clattn_problem *problem, clattni_slot slot) {
   if (slot == CLATTNI_KEEP_MASK)
     return problem->keep_mask_kind == CLATTN_MASK_BITS ? 4 : 1;
+  if (slot == CLATTNI_BLOCK_MASK)
+    return 4;
   return clattni_dtype_bytes(clattni_slot_tensor(problem, slot)->dtype);
 }
 
@@ -94,6 +127,10 @@ void clattni_problem_resolve(const clattn_problem *problem, clattn_problem *reso
     resolved->q_heads = 1;
   if (resolved->kv_heads == 0)
     resolved->kv_heads = resolved->q_heads;
+  if (resolved->q_len == 0 && clattni_packed_q(resolved))
+    resolved->q_len = resolved->total_q;
+  if (resolved->k_len == 0 && clattni_packed_k(resolved))
+    resolved->k_len = resolved->total_k;
   if (resolved->v_dim == 0)
     resolved->v_dim = resolved->qk_dim;
   if (resolved->outputs == 0)
@@ -102,6 +139,13 @@ void clattni_problem_resolve(const clattn_problem *problem, clattn_problem *reso
     resolved->scale_mode = CLATTN_SCALE_VALUE;
     resolved->scale = resolved->similarity == CLATTN_DOT ? (float)(1.0 / sqrt((double)resolved->qk_dim)) : 1.0f;
   }
+}
+
+clattni_sizes clattni_bounds(const clattn_problem *resolved) {
+  const clattni_sizes bounds = {resolved->batch, resolved->q_len, resolved->k_len,
+                                clattni_packed_q(resolved) ? resolved->total_q : 0,
+                                clattni_packed_k(resolved) ? resolved->total_k : 0};
+  return bounds;
 }
 
 /* ---- shapes, strides, extents ---------------------------------------------------------------------------------- */
@@ -115,12 +159,18 @@ int clattni_multiply(int64_t a, int64_t b, int64_t *product) {
   return 1;
 }
 
+/* How many blocks hold so many; 0 where there are no blocks, as in a problem without a block mask. */
+static int64_t blocks_of(int64_t count, int64_t block) {
+  return block < 1 ? 0 : count / block + (count % block != 0);
+}
+
 void clattni_slot_shape(const clattn_problem *resolved, const clattni_sizes *sizes, clattni_slot slot,
                         int64_t shape[4]) {
   const int of_keys = slot == CLATTNI_K || slot == CLATTNI_V;
   shape[0] = sizes->batch;
   shape[1] = of_keys ? resolved->kv_heads : resolved->q_heads;
   shape[2] = of_keys ? sizes->k_len : sizes->q_len;
+  shape[3] = 1;
   switch (slot) {
   case CLATTNI_Q:
   case CLATTNI_K:
@@ -131,53 +181,81 @@ void clattni_slot_shape(const clattn_problem *resolved, const clattni_sizes *siz
     shape[3] = resolved->v_dim;
     break;
   case CLATTNI_KEEP_MASK:
-    shape[3] = resolved->keep_mask_kind == CLATTN_MASK_BITS ? (sizes->k_len + 31) / 32 : sizes->k_len;
+    shape[3] = resolved->keep_mask_kind == CLATTN_MASK_BITS ? blocks_of(sizes->k_len, 32) : sizes->k_len;
+    break;
+  case CLATTNI_BLOCK_MASK:
+    shape[2] = blocks_of(sizes->q_len, resolved->block_q);
+    shape[3] = blocks_of(blocks_of(sizes->k_len, resolved->block_k), 32);
     break;
   case CLATTNI_BIAS:
   case CLATTNI_SCORES:
     shape[3] = sizes->k_len;
     break;
-  case CLATTNI_MAX_LOGIT:
+  case CLATTNI_SINK:
+    shape[0] = 1;
     shape[2] = 1;
-    shape[3] = 1;
+    break;
+  case CLATTNI_MAX_LOGIT:
+  case CLATTNI_ALIBI_SLOPES:
+    shape[2] = 1;
+    break;
+  case CLATTNI_PAGE_TABLE:
+    shape[1] = 1;
+    shape[2] = 1;
+    shape[3] = resolved->max_pages;
     break;
   case CLATTNI_LSE:
   case CLATTNI_SLOTS:
-    shape[3] = 1;
     break;
   }
+  const clattn_layout layout = clattni_slot_tensor(resolved, slot)->layout;
+  if (layout == CLATTN_LAYOUT_PACKED) {
+    shape[0] = 1;
+    shape[2] = of_keys ? sizes->total_k : sizes->total_q;
+  } else if (layout == CLATTN_LAYOUT_PAGED) {
+    shape[0] = resolved->num_pages;
+    shape[2] = resolved->page_size;
+  }
+}
+
+static int any_stride(const clattn_tensor *tensor) {
+  return (tensor->stride[0] | tensor->stride[1] | tensor->stride[2] | tensor->stride[3]) != 0;
+}
+
+int clattni_strides_given(const clattn_tensor *tensor) {
+  return tensor->layout == CLATTN_LAYOUT_STRIDED ||
+         ((tensor->layout == CLATTN_LAYOUT_PACKED || tensor->layout == CLATTN_LAYOUT_PAGED) && any_stride(tensor));
 }
 
 int clattni_slot_strides_checked(const clattn_problem *resolved, const clattni_sizes *sizes, clattni_slot slot,
                                  int64_t stride[4]) {
   static const int bhsd[4] = {3, 2, 1, 0}, bshd[4] = {3, 1, 2, 0}; /* axes from the innermost one */
-  const clattni_sizes bounds = {resolved->batch, resolved->q_len, resolved->k_len};
+  const clattni_sizes bounds = clattni_bounds(resolved);
   const clattn_tensor *tensor = clattni_slot_tensor(resolved, slot);
   const int *order = bhsd;
+  unsigned axes = slots[slot].axes;
   int64_t shape[4];
-  memset(stride, 0, 4 * sizeof stride[0]);
-  switch (tensor->layout) {
-  case CLATTN_LAYOUT_BHSD:
-  case CLATTN_LAYOUT_BSHD:
-    sizes = &bounds;
-    break;
-  case CLATTN_LAYOUT_BHSD_EXACT:
-  case CLATTN_LAYOUT_BSHD_EXACT:
-    break;
-  case CLATTN_LAYOUT_STRIDED:
+  if (clattni_strides_given(tensor)) {
     memcpy(stride, tensor->stride, 4 * sizeof stride[0]);
     return 1;
-  default: /* packed and paged rows do not lie on four strides */
-    return 1;
   }
-  if (tensor->layout == CLATTN_LAYOUT_BSHD || tensor->layout == CLATTN_LAYOUT_BSHD_EXACT)
+  if (tensor->layout != CLATTN_LAYOUT_BHSD_EXACT && tensor->layout != CLATTN_LAYOUT_BSHD_EXACT)
+    sizes = &bounds;
+  if (tensor->layout != CLATTN_LAYOUT_BHSD && tensor->layout != CLATTN_LAYOUT_BHSD_EXACT)
     order = bshd;
+  if (tensor->layout == CLATTN_LAYOUT_PACKED) {
+    axes &= ~(unsigned)AXIS_BATCH;
+    order = slot == CLATTNI_LSE ? bhsd : bshd; /* lse is (head, row), as other libraries have it */
+  }
+  if (slot == CLATTNI_ALIBI_SLOPES)
+    axes = AXIS_HEAD; /* the batch shares them */
+  memset(stride, 0, 4 * sizeof stride[0]);
   clattni_slot_shape(resolved, sizes, slot, shape);
   int64_t next = 1;
   int fits = 1;
   for (int i = 0; i < 4; i++) {
     const int axis = order[i];
-    if (axis >= slots[slot].axes)
+    if ((axes >> axis & 1u) == 0)
       continue;
     stride[axis] = next;
     if (axis != 0 && !clattni_multiply(next, shape[axis], &next))
@@ -218,36 +296,54 @@ static int64_t saturating_add(int64_t a, int64_t b) {
   return a + b;
 }
 
+static int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
 static int64_t clamp(int64_t x, int64_t low, int64_t high) {
   return x < low ? low : x > high ? high : x;
 }
 
-/* Row i sees the keys i + first <= j < i + end, cut to those that exist.  A side without a limit is INT64_MIN or
- * INT64_MAX.  The offset meets the window before the row does: then whatever saturates lies beyond every key. */
+/* Row i sees the keys i + first <= j < i + end of its window, and causal j < i + causal or j < prefix; a side without a
+ * limit is INT64_MIN or INT64_MAX.  The offset meets the window before the row does: then whatever saturates lies beyond
+ * every key. */
 typedef struct band {
-  int64_t first, end;
+  int64_t first, end, causal;
 } band;
 
 static band rule_band(const clattn_problem *problem, int64_t offset) {
-  band keys = {INT64_MIN, INT64_MAX};
+  band keys = {INT64_MIN, INT64_MAX, INT64_MAX};
   if (problem->window & CLATTN_WINDOW_LEFT)
     keys.first = saturating_add(offset, -problem->window_left);
   if (problem->window & CLATTN_WINDOW_RIGHT)
     keys.end = saturating_add(saturating_add(offset, problem->window_right), 1);
-  if (problem->causal && saturating_add(offset, 1) < keys.end)
-    keys.end = saturating_add(offset, 1);
+  if (problem->causal)
+    keys.causal = saturating_add(offset, 1);
   return keys;
 }
 
 void clattni_row_interval(const clattn_problem *resolved, const clattni_row_rules *rules, int64_t row, int64_t *lo,
                           int64_t *hi) {
   const band keys = rule_band(resolved, rules->offset);
+  const int64_t at = saturating_add(rules->offset, row), chunk = resolved->chunk;
   *lo = 0;
   *hi = 0;
-  if (row >= rules->q_len)
+  if (row >= rules->q_len || (chunk > 0 && at < 0)) /* no key has a position below 0, so none is in such a chunk */
     return;
-  const int64_t first = keys.first == INT64_MIN ? 0 : clamp(saturating_add(keys.first, row), 0, rules->k_len);
-  const int64_t end = keys.end == INT64_MAX ? rules->k_len : clamp(saturating_add(keys.end, row), 0, rules->k_len);
+  int64_t first = saturating_add(keys.first, row);
+  int64_t end = larger(saturating_add(keys.causal, row), rules->prefix);
+  end = smaller(end, saturating_add(keys.end, row));
+  if (chunk > 0) {
+    const int64_t start = at - at % chunk;
+    first = larger(first, start);
+    end = smaller(end, saturating_add(start, chunk));
+  }
+  first = clamp(first, 0, rules->k_len);
+  end = clamp(end, 0, rules->k_len);
   if (first < end) {
     *lo = first;
     *hi = end;
@@ -282,17 +378,109 @@ static uint64_t sum_of_clamped(int64_t rows, int64_t keys, int64_t shift) {
   return sum;
 }
 
+/* Some rows of a batch entry: row <= i < end. */
+typedef struct row_range {
+  int64_t row, end;
+} row_range;
+
+/* Pairs of these rows with the keys low <= j < high that lie in i + first <= j < i + end. */
+static uint64_t count_band(row_range rows, int64_t low, int64_t high, int64_t first, int64_t end) {
+  if (rows.row >= rows.end || low >= high)
+    return 0;
+  const int64_t count = rows.end - rows.row, keys = high - low, shift = rows.row - low;
+  uint64_t pairs = (uint64_t)count * (uint64_t)keys;
+  if (end != INT64_MAX)
+    pairs = sum_of_clamped(count, keys, saturating_add(end, shift));
+  if (first != INT64_MIN)
+    pairs -= sum_of_clamped(count, keys, saturating_add(first, shift)); /* first < end: no row counts below zero */
+  return pairs;
+}
+
+/* The same for 0 <= j < keys and chunk by chunk.  Chunks that lie wholly among the rows and the keys have the same count,
+ * so that one of them stands for all: four steps at most, however many chunks there are. */
+static uint64_t count_chunks(row_range rows, int64_t keys, int64_t first, int64_t end, int64_t offset, int64_t chunk) {
+  uint64_t pairs = 0;
+  if (offset < 0) /* rows at positions below 0 share a chunk with no key */
+    rows.row = offset <= -rows.end ? rows.end : clamp(-offset, rows.row, rows.end);
+  while (rows.row < rows.end) {
+    const int64_t at = saturating_add(rows.row, offset), low = at - at % chunk, high = saturating_add(low, chunk);
+    const int64_t left = saturating_add(rows.row, chunk - at % chunk);
+    const row_range here = {rows.row, smaller(left, rows.end)};
+    if (low >= keys)
+      break;
+    const uint64_t one = count_band(here, low, smaller(high, keys), first, end);
+    int64_t alike = 1;
+    if (at == low && rows.end - rows.row >= chunk && keys - low >= chunk) {
+      alike = smaller(rows.end - rows.row, keys - low) / chunk;
+      rows.row += alike * chunk;
+    } else {
+      rows.row = here.end;
+    }
+    pairs += one * (uint64_t)alike;
+  }
+  return pairs;
+}
+
+static uint64_t count_range(const clattn_problem *problem, row_range rows, int64_t keys, int64_t first, int64_t end,
+                            int64_t offset) {
+  if (problem->chunk > 0)
+    return count_chunks(rows, keys, first, end, offset, problem->chunk);
+  return count_band(rows, 0, keys, first, end);
+}
+
+/* Of one head and one sequence. */
+static uint64_t count_sequence(const clattn_problem *problem, int64_t q_len, int64_t k_len) {
+  const int64_t offset = clattni_offset(problem, q_len, k_len, 0, 0);
+  const int64_t prefix = problem->prefix_mode == CLATTN_PREFIX_VALUE ? problem->prefix : 0;
+  const band seen = rule_band(problem, offset);
+  if (!problem->causal) {
+    const row_range all = {0, q_len};
+    return count_range(problem, all, k_len, seen.first, seen.end, offset);
+  }
+  /* Up to this row the prefix decides, from it on the row's own position. */
+  const int64_t turn = offset == INT64_MIN ? q_len : clamp(saturating_add(prefix - 1, -offset), 0, q_len);
+  const row_range before = {0, turn}, after = {turn, q_len};
+  const int64_t end = smaller(seen.end, seen.causal);
+  return count_range(problem, before, smaller(prefix, k_len), seen.first, seen.end, offset) +
+         count_range(problem, after, k_len, seen.first, end, offset);
+}
+
 static uint64_t saturating_multiply(uint64_t a, uint64_t b) {
   return a != 0 && b > UINT64_MAX / a ? UINT64_MAX : a * b;
 }
 
+static uint64_t saturating_sum(uint64_t a, uint64_t b) {
+  return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
 uint64_t clattni_count_pairs(const clattn_problem *resolved, const clattni_sizes *sizes) {
-  const int64_t rows = sizes->q_len, keys = sizes->k_len;
-  const band seen = rule_band(resolved, clattni_offset(resolved, rows, keys, 0, 0));
-  uint64_t pairs = (uint64_t)rows * (uint64_t)keys;
-  if (seen.end != INT64_MAX)
-    pairs = sum_of_clamped(rows, keys, seen.end);
-  if (seen.first != INT64_MIN)
-    pairs -= sum_of_clamped(rows, keys, seen.first); /* first < end, so no row counts below zero */
-  return saturating_multiply(saturating_multiply(pairs, (uint64_t)sizes->batch), (uint64_t)resolved->q_heads);
+  int64_t sequences = sizes->batch, rest = 0;
+  if (clattni_packed_q(resolved)) {
+    int64_t rows; /* more than all sequences hold there can't be */
+    (void)clattni_multiply(sizes->batch, sizes->q_len, &rows);
+    rows = smaller(rows, sizes->total_q);
+    sequences = rows > 0 ? rows / sizes->q_len : 0;
+    rest = rows > 0 ? rows % sizes->q_len : 0;
+  }
+  const uint64_t pairs =
+      saturating_sum(saturating_multiply(count_sequence(resolved, sizes->q_len, sizes->k_len), (uint64_t)sequences),
+                     count_sequence(resolved, rest, sizes->k_len));
+  return saturating_multiply(pairs, (uint64_t)resolved->q_heads);
+}
+
+/* ---- slopes ---------------------------------------------------------------------------------------------------- */
+
+clattn_status clattn_alibi_slopes(int64_t heads, float *slopes) {
+  if (slopes == NULL)
+    return CLATTN_ERROR_NULL_POINTER;
+  if (heads < 1)
+    return CLATTN_ERROR_SHAPE;
+  int64_t power = 1; /* the largest power of two up to heads */
+  while (power <= heads / 2)
+    power *= 2;
+  for (int64_t h = 0; h < heads; h++) {
+    const double step = h < power ? (double)(h + 1) : (double)(h - power) + 0.5;
+    slopes[h] = (float)exp2(-8.0 * step / (double)power);
+  }
+  return CLATTN_SUCCESS;
 }

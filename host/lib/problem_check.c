@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a problem must keep, in the order in which it is asked: struct, reserved words, enums, sizes, heads, strides,
- * extents, alignment, scalars; last, what this release does not support yet. */
+/* What a problem must keep, in the order in which it is asked: struct, reserved words, enums, sizes, heads, packed and
+ * paged layouts, strides, extents, alignment, scalars; last, what this release does not support yet. */
 #include "problem_internal.h"
 
 #include "dtype.h"
@@ -32,10 +32,18 @@ static unsigned legal_dtypes(const clattn_problem *p, clattni_slot slot) {
   case CLATTNI_LSE:
   case CLATTNI_MAX_LOGIT:
   case CLATTNI_KEEP_MASK: /* a mask's dtype stays 0 */
+  case CLATTNI_BLOCK_MASK:
+  case CLATTNI_ALIBI_SLOPES:
+  case CLATTNI_SINK:
+  case CLATTNI_PAGE_TABLE:
   case CLATTNI_SLOTS:
     break;
   }
   return BIT(CLATTN_F32);
+}
+
+static int can_be_packed(clattni_slot slot) {
+  return slot <= CLATTNI_LSE; /* q, k, v, o, lse */
 }
 
 static clattn_status check_types(const clattn_problem *p, clattn_error *error) {
@@ -49,6 +57,8 @@ static clattn_status check_types(const clattn_problem *p, clattn_error *error) {
                           clattni_dtype_name(tensor->dtype), name);
     if (tensor->layout == CLATTN_LAYOUT_PAGED && slot != CLATTNI_K && slot != CLATTNI_V)
       return clattni_fail(error, CLATTN_ERROR_ENUM, "%s layout is paged: only k and v can be paged", name);
+    if (tensor->layout == CLATTN_LAYOUT_PACKED && !can_be_packed(slot))
+      return clattni_fail(error, CLATTN_ERROR_ENUM, "%s layout is packed: only q, k, v, o and lse can be packed", name);
   }
   if (p->block_mask_kind == CLATTN_MASK_U8)
     return clattni_fail(error, CLATTN_ERROR_ENUM, "block_mask_kind is %d (u8): must be none or bits", CLATTN_MASK_U8);
@@ -62,8 +72,10 @@ static clattn_status check_sizes(const clattn_problem *p, clattn_error *error) {
     const char *name;
     int64_t value, least;
   } sizes[] = {
-      {"batch", p->batch, 0}, {"q_heads", p->q_heads, 0}, {"kv_heads", p->kv_heads, 0}, {"q_len", p->q_len, 0},
-      {"k_len", p->k_len, 0}, {"qk_dim", p->qk_dim, 1},   {"v_dim", p->v_dim, 0},
+      {"batch", p->batch, 0},         {"q_heads", p->q_heads, 0},     {"kv_heads", p->kv_heads, 0},
+      {"q_len", p->q_len, 0},         {"k_len", p->k_len, 0},         {"qk_dim", p->qk_dim, 1},
+      {"v_dim", p->v_dim, 0},         {"total_q", p->total_q, 0},     {"total_k", p->total_k, 0},
+      {"num_pages", p->num_pages, 0}, {"max_pages", p->max_pages, 0}, {"page_size", p->page_size, 0},
   };
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     if (sizes[i].value < sizes[i].least || sizes[i].value > MAX_SIZE)
@@ -74,15 +86,89 @@ static clattn_status check_sizes(const clattn_problem *p, clattn_error *error) {
   if (p->kv_heads != 0 && q_heads % p->kv_heads != 0)
     return clattni_fail(error, CLATTN_ERROR_SHAPE, "kv_heads %" PRId64 " does not divide q_heads %" PRId64, p->kv_heads,
                         q_heads);
+  if (p->block_mask_kind != CLATTN_MASK_NONE && (p->block_q < 1 || p->block_k < 1))
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "block_q is %" PRId64 ", block_k is %" PRId64 ": must be >= 1",
+                        p->block_q, p->block_k);
   return CLATTN_SUCCESS;
 }
 
-/* ---- strides --------------------------------------------------------------------------------------------------- */
+/* ---- packed and paged ------------------------------------------------------------------------------------------ */
 
-/* Packed and paged tensors have no four strides to check; they are refused at the end. */
-static int has_strides(const clattn_tensor *tensor) {
-  return tensor->layout != CLATTN_LAYOUT_PACKED && tensor->layout != CLATTN_LAYOUT_PAGED;
+/* Sizes that only a packed or paged layout reads.  No enum beside them says whether they count, so that one that does not
+ * is likelier a layout forgotten than a value left over. */
+static clattn_status check_unread_sizes(const clattn_problem *p, clattn_error *error) {
+  const struct {
+    const char *name;
+    int64_t value;
+    int read;
+    const char *layout;
+  } sizes[] = {
+      {"total_q", p->total_q, clattni_packed_q(p), "q is not packed"},
+      {"total_k", p->total_k, clattni_packed_k(p), "k is not packed"},
+      {"num_pages", p->num_pages, clattni_paged(p), "k is not paged"},
+      {"max_pages", p->max_pages, clattni_paged(p), "k is not paged"},
+      {"page_size", p->page_size, clattni_paged(p), "k is not paged"},
+  };
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    if (sizes[i].value != 0 && !sizes[i].read)
+      return clattni_fail(error, CLATTN_ERROR_VALUE, "%s is %" PRId64 ": must be 0, %s", sizes[i].name, sizes[i].value,
+                          sizes[i].layout);
+  }
+  /* Forgotten, it would make an enqueue whose sequences are known to the device alone do nothing. */
+  if (clattni_packed_q(p) && p->total_q == 0 && p->q_len > 0)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "total_q is 0: a packed q of q_len %" PRId64 " needs its bound",
+                        p->q_len);
+  if (clattni_packed_k(p) && p->total_k == 0 && p->k_len > 0)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "total_k is 0: a packed k of k_len %" PRId64 " needs its bound",
+                        p->k_len);
+  return CLATTN_SUCCESS;
 }
+
+static clattn_status check_layouts_agree(const clattn_problem *p, clattn_error *error) {
+  static const clattni_slot of_queries[] = {CLATTNI_O, CLATTNI_LSE};
+  for (size_t i = 0; i < sizeof of_queries / sizeof of_queries[0]; i++) {
+    const clattn_tensor *tensor = clattni_slot_tensor(p, of_queries[i]);
+    if (clattni_slot_used(p, of_queries[i]) && (tensor->layout == CLATTN_LAYOUT_PACKED) != clattni_packed_q(p))
+      return clattni_fail(
+          error, CLATTN_ERROR_SHAPE, "%s layout is %s, q layout is %s: q, o and lse are packed together or not at all",
+          clattni_slot_name(of_queries[i]), clattni_layout_name(tensor->layout), clattni_layout_name(p->q.layout));
+  }
+  if (clattni_slot_used(p, CLATTNI_V) && ((p->v.layout == CLATTN_LAYOUT_PACKED) != clattni_packed_k(p) ||
+                                          (p->v.layout == CLATTN_LAYOUT_PAGED) != clattni_paged(p)))
+    return clattni_fail(error, CLATTN_ERROR_SHAPE,
+                        "v layout is %s, k layout is %s: k and v are packed or paged together or not at all",
+                        clattni_layout_name(p->v.layout), clattni_layout_name(p->k.layout));
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_pages(const clattn_problem *p, clattn_error *error) {
+  if (p->k_length_mode != CLATTN_LENGTH_PER_BATCH)
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "k_length_mode is %d (full): paged k and v need per_batch",
+                        CLATTN_LENGTH_FULL);
+  if (p->page_size < 1)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "page_size is %" PRId64 ": must be >= 1 where k and v are paged",
+                        p->page_size);
+  if (p->num_pages < 1 && p->k_len > 0)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "num_pages is %" PRId64 ": must be >= 1 for k_len %" PRId64,
+                        p->num_pages, p->k_len);
+  if (p->max_pages * p->page_size < p->k_len) /* both are sizes: the product fits */
+    return clattni_fail(error, CLATTN_ERROR_SHAPE,
+                        "max_pages %" PRId64 " of page_size %" PRId64 " hold %" PRId64
+                        " keys: must be at least k_len %" PRId64,
+                        p->max_pages, p->page_size, p->max_pages * p->page_size, p->k_len);
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_packed_and_paged(const clattn_problem *p, clattn_error *error) {
+  clattn_status status = check_layouts_agree(p, error);
+  if (status == CLATTN_SUCCESS)
+    status = check_unread_sizes(p, error);
+  if (status == CLATTN_SUCCESS && clattni_paged(p))
+    status = check_pages(p, error);
+  return status;
+}
+
+/* ---- strides --------------------------------------------------------------------------------------------------- */
 
 static int is_empty(const int64_t shape[4]) {
   return shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0;
@@ -90,26 +176,31 @@ static int is_empty(const int64_t shape[4]) {
 
 static clattn_status check_stride(const clattn_problem *r, const clattni_sizes *sizes, clattni_slot slot, int axis,
                                   clattn_error *error) {
+  static const char *const axes[4] = {"batch", "head", "row", "element"};
   const clattn_tensor *tensor = clattni_slot_tensor(r, slot);
   const char *name = clattni_slot_name(slot);
   const int64_t stride = tensor->stride[axis];
   int64_t shape[4];
-  if (tensor->layout != CLATTN_LAYOUT_STRIDED) {
+  if (!clattni_strides_given(tensor)) {
     if (stride == 0)
       return CLATTN_SUCCESS;
     return clattni_fail(error, CLATTN_ERROR_STRIDE,
-                        "%s stride[%d] is %" PRId64 ": must be 0 in layout %s, only layout strided reads strides", name,
-                        axis, stride, clattni_layout_name(tensor->layout));
+                        "%s stride[%d] is %" PRId64 ": must be 0 in layout %s, which does not read strides", name, axis,
+                        stride, clattni_layout_name(tensor->layout));
   }
   if (stride < 0)
     return clattni_fail(error, CLATTN_ERROR_STRIDE, "%s stride[%d] is %" PRId64 ": strides must be >= 0", name, axis,
                         stride);
-  if (axis >= clattni_slot_axes(slot) && stride != 0)
-    return clattni_fail(error, CLATTN_ERROR_STRIDE, "%s stride[%d] is %" PRId64 ": must be 0, %s has %d axes", name,
-                        axis, stride, name, clattni_slot_axes(slot));
-  if (slot == CLATTNI_KEEP_MASK && r->keep_mask_kind == CLATTN_MASK_BITS && axis == 3 && stride > 1)
+  if (!clattni_slot_has_axis(slot, axis) && stride != 0)
+    return clattni_fail(error, CLATTN_ERROR_STRIDE, "%s stride[%d] is %" PRId64 ": must be 0, %s has no %s axis", name,
+                        axis, stride, name, axes[axis]);
+  if (tensor->layout == CLATTN_LAYOUT_PACKED && axis == 0 && stride != 0)
     return clattni_fail(error, CLATTN_ERROR_STRIDE,
-                        "keep_mask stride[3] is %" PRId64 ": must be 0 or 1 for a mask of bits", stride);
+                        "%s stride[0] is %" PRId64 ": must be 0, a packed tensor has no batch axis", name, stride);
+  if ((slot == CLATTNI_BLOCK_MASK || (slot == CLATTNI_KEEP_MASK && r->keep_mask_kind == CLATTN_MASK_BITS)) &&
+      axis == 3 && stride > 1)
+    return clattni_fail(error, CLATTN_ERROR_STRIDE, "%s stride[3] is %" PRId64 ": must be 0 or 1 for a mask of bits",
+                        name, stride);
   clattni_slot_shape(r, sizes, slot, shape);
   if (clattni_slot_is_output(slot) && stride == 0 && shape[axis] > 1 && !is_empty(shape))
     return clattni_fail(error, CLATTN_ERROR_STRIDE,
@@ -134,7 +225,7 @@ static clattn_status check_extents(const clattn_problem *r, const clattni_sizes 
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
     const int64_t element = (int64_t)clattni_slot_element_bytes(r, slot);
     int64_t shape[4], stride[4], elements, bytes;
-    if (!clattni_slot_used(r, slot) || !has_strides(clattni_slot_tensor(r, slot)))
+    if (!clattni_slot_used(r, slot))
       continue;
     clattni_slot_shape(r, sizes, slot, shape);
     if (!clattni_slot_strides_checked(r, sizes, slot, stride) || !clattni_extent(shape, stride, &elements) ||
@@ -177,7 +268,7 @@ static clattn_status check_rows_apart(const clattn_problem *r, const clattni_siz
 static clattn_status check_outputs_apart(const clattn_problem *r, const clattni_sizes *sizes, clattn_error *error) {
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
     if (!clattni_slot_used(r, slot) || !clattni_slot_is_output(slot) ||
-        clattni_slot_tensor(r, slot)->layout != CLATTN_LAYOUT_STRIDED)
+        !clattni_strides_given(clattni_slot_tensor(r, slot)))
       continue;
     const clattn_status status = check_rows_apart(r, sizes, slot, error);
     if (status != CLATTN_SUCCESS)
@@ -195,7 +286,7 @@ static clattn_status check_alignment(const clattn_problem *r, const clattni_size
   for (clattni_slot slot = CLATTNI_Q; slot <= CLATTNI_O && promised != 0; slot++) { /* q, k, v, o */
     const int64_t element = (int64_t)clattni_slot_element_bytes(r, slot);
     int64_t shape[4], stride[4];
-    if (!clattni_slot_used(r, slot) || !has_strides(clattni_slot_tensor(r, slot)))
+    if (!clattni_slot_used(r, slot))
       continue;
     clattni_slot_shape(r, sizes, slot, shape);
     clattni_slot_strides(r, sizes, slot, stride);
@@ -225,6 +316,8 @@ static clattn_status check_scalars(const clattn_problem *p, clattn_error *error)
   if (p->offset_mode == CLATTN_OFFSET_VALUE && (p->offset > MAX_SIZE || p->offset < -MAX_SIZE))
     return clattni_fail(error, CLATTN_ERROR_VALUE, "offset is %" PRId64 ": must be within +-%" PRId64, p->offset,
                         MAX_SIZE);
+  if (p->prefix_mode == CLATTN_PREFIX_VALUE && (p->prefix < 0 || p->prefix > MAX_SIZE))
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "prefix is %" PRId64 ": must be 0 to %" PRId64, p->prefix, MAX_SIZE);
   if (p->chunk < 0)
     return clattni_fail(error, CLATTN_ERROR_VALUE, "chunk is %" PRId64 ": must be >= 0", p->chunk);
   if (!(p->dropout >= 0.0f && p->dropout < 1.0f))
@@ -246,21 +339,11 @@ static clattn_status check_supported(const clattn_problem *p, clattn_error *erro
       {p->similarity == CLATTN_ADDITIVE, "similarity additive"},
       {p->math == CLATTN_MATH_HALF, "math half"},
       {p->math == CLATTN_MATH_TF32, "math tf32"},
-      {(p->flags & CLATTN_BATCH_INVARIANT) != 0, "flags batch_invariant"},
       {p->use_head_scale != 0, "use_head_scale"},
-      {p->use_sink != 0, "use_sink"},
-      {p->alibi != CLATTN_ALIBI_NONE, "alibi"},
-      {p->prefix_mode != CLATTN_PREFIX_NONE, "prefix"},
-      {p->chunk != 0, "chunk"},
-      {p->block_mask_kind != CLATTN_MASK_NONE, "block_mask"},
       {p->rope != CLATTN_ROPE_NONE, "rope"},
       {p->use_positions != 0, "use_positions"},
       {p->hook != NULL, "hook"},
       {p->dropout > 0.0f, "dropout"},
-      {p->total_q != 0 || p->total_k != 0, "total_q or total_k"},
-      {p->num_pages != 0 || p->max_pages != 0 || p->page_size != 0, "num_pages, max_pages or page_size"},
-      {p->block_q != 0 || p->block_k != 0, "block_q or block_k"},
-      {p->prefix != 0, "prefix"},
       {p->rope_dim != 0, "rope_dim"},
   };
   for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
@@ -272,10 +355,7 @@ static clattn_status check_supported(const clattn_problem *p, clattn_error *erro
     const char *name;
   } tensors[] = {
       {&p->head_scale, "head_scale"},
-      {&p->sink, "sink"},
-      {&p->alibi_slopes, "alibi_slopes"},
       {&p->add_w, "add_w"},
-      {&p->block_mask, "block_mask"},
       {&p->k_scale, "k_scale"},
       {&p->v_scale, "v_scale"},
       {&p->rope_cos, "rope_cos"},
@@ -297,9 +377,6 @@ static clattn_status check_supported(const clattn_problem *p, clattn_error *erro
     const clattn_tensor *tensor = clattni_slot_tensor(p, slot);
     if (!clattni_slot_used(p, slot))
       continue;
-    if (!has_strides(tensor))
-      return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "%s layout %s is not supported yet",
-                          clattni_slot_name(slot), clattni_layout_name(tensor->layout));
     if (tensor->dtype != CLATTN_F32)
       return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "%s dtype %s is not supported yet",
                           clattni_slot_name(slot), clattni_dtype_name(tensor->dtype));
@@ -319,10 +396,11 @@ clattn_status clattn_problem_check(const clattn_problem *problem, clattn_error *
                         sizeof *problem);
   if ((status = clattni_check_fields(problem, error)) != CLATTN_SUCCESS ||
       (status = check_types(problem, error)) != CLATTN_SUCCESS ||
-      (status = check_sizes(problem, error)) != CLATTN_SUCCESS)
+      (status = check_sizes(problem, error)) != CLATTN_SUCCESS ||
+      (status = check_packed_and_paged(problem, error)) != CLATTN_SUCCESS)
     return status;
   clattni_problem_resolve(problem, &resolved);
-  const clattni_sizes bounds = {resolved.batch, resolved.q_len, resolved.k_len};
+  const clattni_sizes bounds = clattni_bounds(&resolved);
   if ((status = check_strides(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
       (status = check_extents(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
       (status = check_outputs_apart(&resolved, &bounds, error)) != CLATTN_SUCCESS ||

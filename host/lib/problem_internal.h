@@ -8,8 +8,11 @@
 /* Non-negative factors; *product is INT64_MAX and the result 0 where it does not fit. */
 int clattni_multiply(int64_t a, int64_t b, int64_t *product);
 
-/* Axes that a slot has: 4, or the first 3 (lse) or 2 (max_logit). */
-int clattni_slot_axes(clattni_slot slot);
+/* Whether the slot's tensor has this axis: lse has no axis 3, max_logit and the slopes have 0 and 1, sink 1 alone. */
+int clattni_slot_has_axis(clattni_slot slot, int axis);
+
+/* Whether the tensor's own strides count, rather than those that its layout implies. */
+int clattni_strides_given(const clattn_tensor *tensor);
 
 /* As clattni_slot_strides, for problems that are not checked yet: 0 where a stride does not fit. */
 int clattni_slot_strides_checked(const clattn_problem *resolved, const clattni_sizes *sizes, clattni_slot slot,

@@ -3,9 +3,10 @@
  *
  *   1 raw scores     s_j = scale * (q . k_j)
  *   2 softcap        s_j = softcap * tanh(s_j / softcap)
- *   3 bias           s_j = s_j + bias_j
+ *   3 bias           s_j = s_j + bias_j + alibi, slope * (j - p) or -slope * |j - p|
  *   4 rules          which keys are kept; the others can't influence anything below, whatever they hold
- *   5 softmax        weight_j = exp(s_j - m) / l over the kept keys, m their largest score, l the sum of exp(s_j - m)
+ *   5 softmax        weight_j = exp(s_j - m) / l over the kept keys and the sink, m the largest of their scores, l the
+ *                    sum of exp(s_j - m)
  *   6 weighted sum   o = sum of weight_j * v_j over the kept keys
  *
  * Nothing here is clever: this file is what the kernels are compared with. */
@@ -32,13 +33,15 @@ typedef struct work {
 typedef struct query_row {
   int64_t b, h, i;     /* batch entry, query head, query row */
   int64_t h_kv;        /* the key and value head that serves h */
+  int64_t position;    /* p: i on the key axis */
   int64_t keys;        /* keys that exist for this row: k_len[b], or 0 beyond q_len[b] */
-  int64_t first, end;  /* keys first <= j < end pass the length, causal and window rules */
+  int64_t first, end;  /* keys first <= j < end pass the length, causal, window and chunk rules */
   double *q;           /* the query, qk_dim numbers */
   double *raw;         /* step 1 */
   double *score;       /* steps 2 and 3; after step 4 -inf for a key that is not kept */
   double *weight;      /* step 5 */
   unsigned char *kept; /* step 4 */
+  double sink_weight;  /* step 5; 0 without a sink */
   double lse;          /* step 5 */
 } query_row;
 
@@ -53,28 +56,60 @@ static double load(const work *w, clattni_slot slot, const void *base, int64_t b
   return clattni_dtype_load(clattni_slot_tensor(&w->problem, slot)->dtype, base, place(w, slot, b, h, r, e));
 }
 
-static int mask_keeps(const work *w, const query_row *row, int64_t j) {
+/* Element d of the query of a row. */
+static double load_query(const work *w, const query_row *row, int64_t d) {
+  if (clattni_packed_q(&w->problem))
+    return load(w, CLATTNI_Q, w->args.q, 0, row->h, w->args.cu_seqlens_q[row->b] + row->i, d);
+  return load(w, CLATTNI_Q, w->args.q, row->b, row->h, row->i, d);
+}
+
+/* Element d of key j, in k or v, wherever it lies. */
+static double load_key(const work *w, clattni_slot slot, const void *base, const query_row *row, int64_t j, int64_t d) {
+  if (clattni_packed_k(&w->problem))
+    return load(w, slot, base, 0, row->h_kv, w->args.cu_seqlens_k[row->b] + j, d);
+  if (clattni_paged(&w->problem)) {
+    const int64_t size = w->problem.page_size, last = w->problem.num_pages - 1;
+    int64_t page = w->args.page_table[row->b * w->problem.max_pages + j / size];
+    page = page < 0 ? 0 : page > last ? last : page;
+    return load(w, slot, base, page, row->h_kv, j % size, d);
+  }
+  return load(w, slot, base, row->b, row->h_kv, j, d);
+}
+
+/* Bit n of a line of bits, 32 in a word. */
+static int bit_is_set(const work *w, clattni_slot slot, const void *base, const query_row *row, int64_t r, int64_t n) {
+  uint32_t word;
+  const int one_bit_for_all = w->stride[slot][3] == 0;
+  const int64_t at = place(w, slot, row->b, row->h, r, n / 32);
+  memcpy(&word, (const unsigned char *)base + (size_t)at * sizeof word, sizeof word);
+  return ((word >> (one_bit_for_all ? 0 : n % 32)) & 1u) != 0;
+}
+
+static int keep_mask_keeps(const work *w, const query_row *row, int64_t j) {
   const unsigned char *mask = w->args.keep_mask;
   if (w->problem.keep_mask_kind == CLATTN_MASK_NONE)
     return 1;
   if (w->problem.keep_mask_kind == CLATTN_MASK_U8)
     return mask[place(w, CLATTNI_KEEP_MASK, row->b, row->h, row->i, j)] != 0;
-  uint32_t word;
-  const int one_bit_for_all = w->stride[CLATTNI_KEEP_MASK][3] == 0;
-  const int64_t at = place(w, CLATTNI_KEEP_MASK, row->b, row->h, row->i, j / 32);
-  memcpy(&word, mask + (size_t)at * sizeof word, sizeof word);
-  return ((word >> (one_bit_for_all ? 0 : j % 32)) & 1u) != 0;
+  return bit_is_set(w, CLATTNI_KEEP_MASK, mask, row, row->i, j);
+}
+
+static int block_mask_keeps(const work *w, const query_row *row, int64_t j) {
+  if (w->problem.block_mask_kind == CLATTN_MASK_NONE)
+    return 1;
+  return bit_is_set(w, CLATTNI_BLOCK_MASK, w->args.block_mask, row, row->i / w->problem.block_q,
+                    j / w->problem.block_k);
 }
 
 /* ---- the steps ------------------------------------------------------------------------------------------------- */
 
 static void step1_raw_scores(const work *w, query_row *row) {
   for (int64_t d = 0; d < w->problem.qk_dim && row->keys > 0; d++)
-    row->q[d] = load(w, CLATTNI_Q, w->args.q, row->b, row->h, row->i, d);
+    row->q[d] = load_query(w, row, d);
   for (int64_t j = 0; j < row->keys; j++) {
     double sum = 0.0;
     for (int64_t d = 0; d < w->problem.qk_dim; d++)
-      sum += row->q[d] * load(w, CLATTNI_K, w->args.k, row->b, row->h_kv, j, d);
+      sum += row->q[d] * load_key(w, CLATTNI_K, w->args.k, row, j, d);
     row->raw[j] = sum * (double)w->problem.scale;
   }
 }
@@ -86,15 +121,21 @@ static void step2_softcap(const work *w, query_row *row) {
 }
 
 static void step3_bias(const work *w, query_row *row) {
-  if (!w->problem.use_bias)
-    return;
-  for (int64_t j = 0; j < row->keys; j++)
+  for (int64_t j = 0; j < row->keys && w->problem.use_bias; j++)
     row->score[j] += load(w, CLATTNI_BIAS, w->args.bias, row->b, row->h, row->i, j);
+  if (w->problem.alibi == CLATTN_ALIBI_NONE)
+    return;
+  const double slope = load(w, CLATTNI_ALIBI_SLOPES, w->args.alibi_slopes, row->b, row->h, 0, 0);
+  for (int64_t j = 0; j < row->keys; j++) {
+    const double distance = (double)(j - row->position);
+    row->score[j] += slope * (w->problem.alibi == CLATTN_ALIBI_SIGNED ? distance : -fabs(distance));
+  }
 }
 
 static void step4_rules(const work *w, query_row *row) {
   for (int64_t j = 0; j < row->keys; j++) {
-    row->kept[j] = j >= row->first && j < row->end && mask_keeps(w, row, j) && row->score[j] != -(double)INFINITY;
+    row->kept[j] = j >= row->first && j < row->end && keep_mask_keeps(w, row, j) && block_mask_keeps(w, row, j) &&
+                   row->score[j] != -(double)INFINITY;
     if (!row->kept[j])
       row->score[j] = -(double)INFINITY;
   }
@@ -106,9 +147,10 @@ static double larger(double a, double b) {
 }
 
 /* A largest score of +inf or NaN needs no case of its own: exp(s - m) is then NaN, for that key or for all, and so are l,
- * every weight and lse. */
-static void step5_softmax(query_row *row) {
-  double m = -(double)INFINITY, l = 0.0;
+ * every weight and lse.  The same holds of the sink. */
+static void step5_softmax(const work *w, query_row *row) {
+  const double sink = w->problem.use_sink ? load(w, CLATTNI_SINK, w->args.sink, 0, row->h, 0, 0) : -(double)INFINITY;
+  double m = sink, l = 0.0;
   for (int64_t j = 0; j < row->keys; j++) {
     if (row->kept[j])
       m = larger(m, row->score[j]);
@@ -117,25 +159,36 @@ static void step5_softmax(query_row *row) {
     row->weight[j] = row->kept[j] ? exp(row->score[j] - m) : 0.0;
     l += row->weight[j];
   }
+  row->sink_weight = sink != -(double)INFINITY ? exp(sink - m) : 0.0;
+  l += row->sink_weight;
   for (int64_t j = 0; j < row->keys; j++) {
     if (row->kept[j])
       row->weight[j] /= l;
   }
-  row->lse = m + log(l); /* without any kept key -inf + -inf */
+  if (sink != -(double)INFINITY)
+    row->sink_weight /= l;
+  row->lse = m + log(l); /* with neither a kept key nor a sink -inf + -inf */
 }
 
 static void step6_weighted_sum(const work *w, const query_row *row, double *o) {
   for (int64_t d = 0; d < w->problem.v_dim; d++)
-    o[d] = 0.0;
+    o[d] = row->sink_weight * 0.0; /* the sink has no value, but a NaN of it reaches rows without keys, too */
   for (int64_t j = 0; j < row->keys; j++) {
     if (!row->kept[j])
       continue; /* its v may be NaN, and 0 * NaN is NaN */
     for (int64_t d = 0; d < w->problem.v_dim; d++)
-      o[d] += row->weight[j] * load(w, CLATTNI_V, w->args.v, row->b, row->h_kv, j, d);
+      o[d] += row->weight[j] * load_key(w, CLATTNI_V, w->args.v, row, j, d);
   }
 }
 
 /* ---- one row --------------------------------------------------------------------------------------------------- */
+
+/* Rows of a batch entry: its length, or the whole of its packed sequence, or what this call gives all. */
+static int64_t rows_of(const int32_t *lengths, const int32_t *cu_seqlens, int64_t b, int64_t size) {
+  if (lengths != NULL)
+    return lengths[b];
+  return cu_seqlens != NULL ? (int64_t)cu_seqlens[b + 1] - cu_seqlens[b] : size;
+}
 
 static void start_row(const work *w, query_row *row, int64_t index) {
   const clattn_ref_args *args = &w->args;
@@ -145,10 +198,14 @@ static void start_row(const work *w, query_row *row, int64_t index) {
   row->h_kv = row->h / (w->problem.q_heads / w->problem.kv_heads);
 
   clattni_row_rules rules;
-  rules.q_len = args->q_lengths != NULL ? args->q_lengths[row->b] : w->sizes.q_len;
-  rules.k_len = args->k_lengths != NULL ? args->k_lengths[row->b] : w->sizes.k_len;
+  rules.q_len = rows_of(args->q_lengths, args->cu_seqlens_q, row->b, w->sizes.q_len);
+  rules.k_len = rows_of(args->k_lengths, args->cu_seqlens_k, row->b, w->sizes.k_len);
+  rules.prefix = w->problem.prefix_mode == CLATTN_PREFIX_PER_BATCH ? args->prefix[row->b]
+                 : w->problem.prefix_mode == CLATTN_PREFIX_VALUE   ? w->problem.prefix
+                                                                   : 0;
   rules.offset = clattni_offset(&w->problem, rules.q_len, rules.k_len, args->q_offsets != NULL,
                                 args->q_offsets != NULL ? args->q_offsets[row->b] : 0);
+  row->position = row->i + rules.offset;
   row->keys = row->i < rules.q_len ? rules.k_len : 0;
   clattni_row_interval(&w->problem, &rules, row->i, &row->first, &row->end);
 }
@@ -183,7 +240,7 @@ static void compute_row(const work *w, query_row *row, int64_t index) {
   step4_rules(w, row);
   if (stage == CLATTN_STAGE_MASKED)
     write_scores(w, row, index, row->score, -(double)INFINITY);
-  step5_softmax(row);
+  step5_softmax(w, row);
   if (stage == CLATTN_STAGE_WEIGHTS)
     write_scores(w, row, index, row->weight, 0.0);
   if (args->lse != NULL)
@@ -205,6 +262,7 @@ static clattn_status check_sizes(const clattn_ref_args *args, const clattn_probl
   } axes[] = {{"batch", CLATTN_SIZES_BATCH, args->batch, problem->batch, &sizes->batch},
               {"q_len", CLATTN_SIZES_Q_LEN, args->q_len, problem->q_len, &sizes->q_len},
               {"k_len", CLATTN_SIZES_K_LEN, args->k_len, problem->k_len, &sizes->k_len}};
+  *sizes = clattni_bounds(problem);
   if (args->sizes > CLATTN_SIZES_GIVEN)
     return clattni_fail(args->error, CLATTN_ERROR_RESERVED, "sizes is %" PRIu32 ": must hold CLATTN_SIZES_ bits",
                         args->sizes);
@@ -230,6 +288,10 @@ static clattn_status check_inputs(const work *w) {
       {CLATTNI_V, w->args.v, w->args.o != NULL},
       {CLATTNI_BIAS, w->args.bias, w->problem.use_bias != 0},
       {CLATTNI_KEEP_MASK, w->args.keep_mask, w->problem.keep_mask_kind != CLATTN_MASK_NONE},
+      {CLATTNI_BLOCK_MASK, w->args.block_mask, w->problem.block_mask_kind != CLATTN_MASK_NONE},
+      {CLATTNI_ALIBI_SLOPES, w->args.alibi_slopes, w->problem.alibi != CLATTN_ALIBI_NONE},
+      {CLATTNI_SINK, w->args.sink, w->problem.use_sink != 0},
+      {CLATTNI_PAGE_TABLE, w->args.page_table, clattni_paged(&w->problem)},
   };
   for (size_t n = 0; n < sizeof inputs / sizeof inputs[0]; n++) {
     const char *name = clattni_slot_name(inputs[n].slot);
@@ -246,11 +308,45 @@ static clattn_status check_inputs(const work *w) {
   return CLATTN_SUCCESS;
 }
 
-static clattn_status check_lengths(const work *w, const char *name, const int32_t *entries, int64_t most) {
+/* 0 to `most`, or to the rows of the packed sequence. */
+static clattn_status check_lengths(const work *w, const char *name, const int32_t *entries, const int32_t *cu_seqlens,
+                                   int64_t most) {
   for (int64_t b = 0; entries != NULL && b < w->sizes.batch; b++) {
-    if (entries[b] < 0 || entries[b] > most)
-      return clattni_fail(w->args.error, CLATTN_ERROR_LENGTH, "%s[%" PRId64 "] is %" PRId32 ": must be 0 to %" PRId64,
-                          name, b, entries[b], most);
+    const int64_t rows = rows_of(NULL, cu_seqlens, b, most);
+    if (entries[b] < 0 || entries[b] > rows)
+      return clattni_fail(w->args.error, CLATTN_ERROR_LENGTH,
+                          "%s[%" PRId64 "] is %" PRId32 ": must be 0 to %" PRId64 "%s", name, b, entries[b], rows,
+                          cu_seqlens != NULL ? ", the rows of its sequence" : "");
+  }
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_cu_seqlens(const work *w, const char *name, const int32_t *entries, int64_t most,
+                                      int64_t total) {
+  if (entries == NULL)
+    return CLATTN_SUCCESS;
+  if (entries[0] != 0)
+    return clattni_fail(w->args.error, CLATTN_ERROR_LENGTH, "%s[0] is %" PRId32 ": must be 0", name, entries[0]);
+  for (int64_t b = 0; b < w->sizes.batch; b++) {
+    const int64_t start = entries[b], end = entries[b + 1];
+    if (end < start || end > total)
+      return clattni_fail(w->args.error, CLATTN_ERROR_LENGTH,
+                          "%s[%" PRId64 "] is %" PRId64 ": must be %" PRId64 ", the entry before it, to %" PRId64
+                          ", the bound of all rows",
+                          name, b + 1, end, start, total);
+    if (end - start > most)
+      return clattni_fail(w->args.error, CLATTN_ERROR_LENGTH,
+                          "%s[%" PRId64 "] ends a sequence of %" PRId64 " rows: must be 0 to %" PRId64, name, b + 1,
+                          end - start, most);
+  }
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_prefix(const work *w) {
+  for (int64_t b = 0; w->args.prefix != NULL && b < w->sizes.batch; b++) {
+    if (w->args.prefix[b] < 0)
+      return clattni_fail(w->args.error, CLATTN_ERROR_LENGTH, "prefix[%" PRId64 "] is %" PRId32 ": must be >= 0", b,
+                          w->args.prefix[b]);
   }
   return CLATTN_SUCCESS;
 }
@@ -268,6 +364,9 @@ static clattn_status check_arrays(const work *w) {
        p->k_length_mode == CLATTN_LENGTH_PER_BATCH},
       {"q_offsets", w->args.q_offsets, p->offset_mode == CLATTN_OFFSET_PER_BATCH,
        p->offset_mode == CLATTN_OFFSET_PER_BATCH || p->offset_mode == CLATTN_OFFSET_VALUE},
+      {"prefix", w->args.prefix, p->prefix_mode == CLATTN_PREFIX_PER_BATCH, p->prefix_mode == CLATTN_PREFIX_PER_BATCH},
+      {"cu_seqlens_q", w->args.cu_seqlens_q, clattni_packed_q(p), clattni_packed_q(p)},
+      {"cu_seqlens_k", w->args.cu_seqlens_k, clattni_packed_k(p), clattni_packed_k(p)},
   };
   for (size_t n = 0; n < sizeof arrays / sizeof arrays[0]; n++) {
     if (arrays[n].needed && arrays[n].entries == NULL && w->sizes.batch > 0)
@@ -276,8 +375,16 @@ static clattn_status check_arrays(const work *w) {
       return clattni_fail(w->args.error, CLATTN_ERROR_TENSOR_UNUSED, "%s is given, but the problem does not use it",
                           arrays[n].name);
   }
-  const clattn_status status = check_lengths(w, "q_lengths", w->args.q_lengths, w->sizes.q_len);
-  return status != CLATTN_SUCCESS ? status : check_lengths(w, "k_lengths", w->args.k_lengths, w->sizes.k_len);
+  const clattn_ref_args *args = &w->args;
+  clattn_status status;
+  if ((status = check_cu_seqlens(w, "cu_seqlens_q", args->cu_seqlens_q, w->sizes.q_len, p->total_q)) !=
+          CLATTN_SUCCESS ||
+      (status = check_cu_seqlens(w, "cu_seqlens_k", args->cu_seqlens_k, w->sizes.k_len, p->total_k)) !=
+          CLATTN_SUCCESS ||
+      (status = check_lengths(w, "q_lengths", args->q_lengths, args->cu_seqlens_q, w->sizes.q_len)) != CLATTN_SUCCESS ||
+      (status = check_lengths(w, "k_lengths", args->k_lengths, args->cu_seqlens_k, w->sizes.k_len)) != CLATTN_SUCCESS)
+    return status;
+  return check_prefix(w);
 }
 
 static clattn_status check_sampling(const clattn_ref_args *args) {
@@ -305,13 +412,29 @@ static clattn_status check_reserved(const clattn_ref_args *args) {
  * all rows can be counted). */
 static clattn_status check_results(const clattn_problem *problem, const clattn_ref_args *args) {
   static const clattn_tensor contiguous = {CLATTN_F32, CLATTN_LAYOUT_BHSD, {0, 0, 0, 0}, {0, 0}};
+  static const clattn_tensor packed = {CLATTN_F32, CLATTN_LAYOUT_PACKED, {0, 0, 0, 0}, {0, 0}};
   clattn_problem wanted = *problem;
   wanted.outputs = CLATTN_OUT_LSE;
   wanted.outputs |= args->o != NULL ? (uint32_t)CLATTN_OUT_O : 0u;
   wanted.outputs |= args->scores != NULL ? (uint32_t)CLATTN_OUT_SCORES : 0u;
-  wanted.o = wanted.lse = wanted.scores = contiguous;
+  wanted.o = wanted.lse = clattni_packed_q(problem) ? packed : contiguous;
+  wanted.scores = contiguous;
   wanted.alignment = 0;
   return clattn_problem_check(&wanted, args->error);
+}
+
+/* Results of packed queries are laid out for sequences of q_len rows each, so more than the tensors hold. */
+static clattn_status check_result_size(const work *w) {
+  const int64_t o = w->args.o != NULL ? w->problem.v_dim : 1, scores = w->args.scores != NULL ? w->sizes.k_len : 1;
+  const int64_t axes[] = {w->sizes.batch, w->problem.q_heads, w->sizes.q_len, o > scores ? o : scores};
+  int64_t room = INT64_MAX / (int64_t)sizeof(double);
+  for (size_t n = 0; n < sizeof axes / sizeof axes[0]; n++)
+    room /= axes[n] > 0 ? axes[n] : 1;
+  return room > 0 ? CLATTN_SUCCESS
+                  : clattni_fail(w->args.error, CLATTN_ERROR_OVERFLOW,
+                                 "results of shape (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                                 ") reach beyond 2^63 - 1 bytes",
+                                 axes[0], axes[1], axes[2], axes[3]);
 }
 
 static clattn_status prepare(work *w, const clattn_problem *problem, const clattn_ref_args *args) {
@@ -322,8 +445,8 @@ static clattn_status prepare(work *w, const clattn_problem *problem, const clatt
   clattni_problem_resolve(problem, &w->problem);
   if ((status = check_results(problem, args)) != CLATTN_SUCCESS || (status = check_reserved(args)) != CLATTN_SUCCESS ||
       (status = check_sizes(args, &w->problem, &w->sizes)) != CLATTN_SUCCESS ||
-      (status = check_inputs(w)) != CLATTN_SUCCESS || (status = check_arrays(w)) != CLATTN_SUCCESS ||
-      (status = check_sampling(args)) != CLATTN_SUCCESS)
+      (status = check_result_size(w)) != CLATTN_SUCCESS || (status = check_inputs(w)) != CLATTN_SUCCESS ||
+      (status = check_arrays(w)) != CLATTN_SUCCESS || (status = check_sampling(args)) != CLATTN_SUCCESS)
     return status;
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++)
     clattni_slot_strides(&w->problem, &w->sizes, slot, w->stride[slot]);
