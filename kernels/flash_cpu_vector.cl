@@ -32,11 +32,12 @@ static inline void clattn_online_softmax(int keys, float *block, const clattn_v 
   }
 }
 
-/* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys. */
-static inline void clattn_weigh_block(const clattn_params *p, __global const float *values, int keys,
-                                      const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
+/* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys, whose rows of `dims` value elements start at
+ * values + rows[key]. */
+static inline void clattn_weigh_block(const clattn_params *p, __global const float *values, const long *rows, int dims,
+                                      int keys, const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
   int d = 0;
-  for (; d + CLATTN_ND <= p->v_dim; d += CLATTN_ND) {
+  for (; d + CLATTN_ND <= dims; d += CLATTN_ND) {
     clattn_v acc[CLATTN_ND][CLATTN_MQ];
     __global const float *from = values + d * p->v.element;
 #pragma unroll
@@ -46,12 +47,13 @@ static inline void clattn_weigh_block(const clattn_params *p, __global const flo
         acc[a][m] = (clattn_v)(0.0f);
     for (int x = 0; x < keys; ++x) {
       clattn_v w[CLATTN_MQ];
+      __global const float *row = from + rows[x];
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         w[m] = CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES);
 #pragma unroll
       for (int a = 0; a < CLATTN_ND; ++a) {
-        const clattn_v y = (clattn_v)(from[x * p->v.row + a * p->v.element]);
+        const clattn_v y = (clattn_v)(row[a * p->v.element]);
 #pragma unroll
         for (int m = 0; m < CLATTN_MQ; ++m)
           acc[a][m] = fma(w[m], y, acc[a][m]);
@@ -65,26 +67,26 @@ static inline void clattn_weigh_block(const clattn_params *p, __global const flo
         CLATTN_VSTORE(fma(CLATTN_VLOAD(at), shrink[m], acc[a][m]), at);
       }
   }
-  for (; d < p->v_dim; ++d)
+  for (; d < dims; ++d)
     for (int m = 0; m < CLATTN_MQ; ++m) {
       clattn_v acc = (clattn_v)(0.0f);
       for (int x = 0; x < keys; ++x)
         acc = fma(CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES),
-                  (clattn_v)(values[x * p->v.row + d * p->v.element]), acc);
+                  (clattn_v)(values[rows[x] + d * p->v.element]), acc);
       float *at = out + d * CLATTN_ROWS + m * CLATTN_LANES;
       CLATTN_VSTORE(fma(CLATTN_VLOAD(at), shrink[m], acc), at);
     }
 }
 
 /* The same without touching the values of excluded keys: 0 * NaN is NaN. */
-static inline void clattn_weigh_kept(const clattn_params *p, __global const float *values, int keys,
-                                     const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
-  for (int d = 0; d < p->v_dim; ++d)
+static inline void clattn_weigh_kept(const clattn_params *p, __global const float *values, const long *rows, int dims,
+                                     int keys, const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
+  for (int d = 0; d < dims; ++d)
     for (int m = 0; m < CLATTN_MQ; ++m) {
       clattn_v acc = (clattn_v)(0.0f);
       for (int x = 0; x < keys; ++x) {
         const clattn_v w = CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES);
-        const clattn_v more = fma(w, (clattn_v)(values[x * p->v.row + d * p->v.element]), acc);
+        const clattn_v more = fma(w, (clattn_v)(values[rows[x] + d * p->v.element]), acc);
         acc = CLATTN_AS_VI(w) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? acc : more;
       }
       float *at = out + d * CLATTN_ROWS + m * CLATTN_LANES;
@@ -92,25 +94,75 @@ static inline void clattn_weigh_kept(const clattn_params *p, __global const floa
     }
 }
 
-/* Grid: (tile). */
+/* Scores for the caller are a pass of their own: what was asked for beside o never changes a bit of o.  top and sum are
+ * those of the first pass, sums divided by what numerators are multiplied by. */
+static inline void clattn_show_scores(const clattn_params *p, const clattn_score_tensors *in, const clattn_tile *t,
+                                      __global const float *q, float *queries, float *block,
+                                      const clattn_v top[CLATTN_MQ], const clattn_v sum[CLATTN_MQ]) {
+  const int weights = in->stage == CLATTN_SCORES_WEIGHTS;
+  const int all_pairs = in->stage == CLATTN_SCORES_RAW || in->stage == CLATTN_SCORES_SOFTCAP;
+  const int end = all_pairs ? t->u.entry.k_len : t->u.keys.hi;
+  const float missing = weights ? 0.0f : -INFINITY;
+  clattn_score_tensors shown = *in;
+  if (weights)
+    shown.stage = CLATTN_SCORES_NONE;
+  clattn_v ignored[CLATTN_MQ], logit[CLATTN_MQ];
+  for (int m = 0; m < CLATTN_MQ; ++m)
+    ignored[m] = logit[m] = (clattn_v)(-INFINITY);
+  int next = 0; /* the first key that is not written yet */
+  for (int j = all_pairs ? 0 : t->u.keys.lo; next < p->k_len;) {
+    clattn_interval keys;
+    if (all_pairs) {
+      keys.lo = min(j, end);
+      keys.hi = min(keys.lo + CLATTN_KEY_BLOCK, end);
+    } else
+      keys = clattn_next_keys(p, in->blocks, &t->u, j, end, CLATTN_KEY_BLOCK);
+    const int to = keys.lo < keys.hi ? keys.lo : p->k_len;
+    for (; next < to; ++next) /* what is not computed is excluded */
+      for (int m = 0; m < CLATTN_MQ; ++m)
+        clattn_store_scores(p, in->out, t, m, next, (clattn_v)(missing), missing);
+    if (keys.lo == keys.hi)
+      break;
+    const int count = keys.hi - keys.lo;
+    clattn_products(p, q, in->k, t, keys.lo, count, queries, block);
+    clattn_finish_scores(p, &shown, t, keys.lo, count, block, ignored, logit);
+    for (int x = 0; weights && x < count; ++x)
+      for (int m = 0; m < CLATTN_MQ; ++m) {
+        const clattn_v e = clattn_numerator(CLATTN_VLOAD(block + x * CLATTN_ROWS + m * CLATTN_LANES), top[m]);
+        const clattn_v w = CLATTN_AS_VI(e) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? (clattn_v)(0.0f) : e / sum[m];
+        clattn_store_scores(p, in->out, t, m, keys.lo + x, w, 0.0f);
+      }
+    next = j = keys.hi;
+  }
+}
+
+/* Grid: (tile, part of the value dimension). */
 CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __global const float *restrict q,
                              __global const float *restrict k, __global const float *restrict v,
                              __global const float *restrict bias, __global const uchar *restrict mask,
-                             __global const int *restrict lengths, __global float *restrict work,
+                             __global const uint *restrict blocks, __global const float *restrict slopes,
+                             __global const float *restrict sinks, __global const float *restrict scale,
+                             __global const float *restrict softcap, __global const int *restrict table,
+                             __global const int *restrict entries, __global float *restrict work,
                              __global float *restrict o, __global float *restrict lse,
                              __global float *restrict scores) {
   clattn_tile t;
-  clattn_tile_open(&p, lengths, round.first_tile + (int)get_group_id(0), &t);
-  const clattn_score_tensors in = {k, bias, mask, scores, CLATTN_SCORES_NONE};
+  clattn_tile_open(&p, entries, table, slopes, sinks, round.first_tile + (int)get_group_id(0), &t);
+  clattn_score_tensors in = {
+      k, bias, mask, blocks, scores, CLATTN_SCORES_NONE, clattn_scale_of(&p, scale), clattn_softcap_of(&p, softcap)};
   float queries[CLATTN_DIM * CLATTN_ROWS];
   float out[CLATTN_DIM * CLATTN_ROWS];
   float block[CLATTN_KEY_BLOCK * CLATTN_ROWS];
+  clattn_key_rows rows;
   clattn_running run;
   if (p.qk_dim <= CLATTN_DIM)
     clattn_load_queries(&p, q, &t, 0, p.qk_dim, queries);
 
+  const int first_dim = get_group_id(1) * CLATTN_DIM;
+  const int dims = p.rules & CLATTN_RULE_OUT ? min(p.v_dim - first_dim, CLATTN_DIM) : 0;
+  __global const float *values = v + first_dim * p.v.element;
+
   /* The second round, with selects, only if some result is NaN without cause in its weights. */
-  const int dims = p.rules & CLATTN_RULE_OUT ? p.v_dim : 0;
   for (int careful = 0; careful < 2; ++careful) {
     for (int m = 0; m < CLATTN_MQ; ++m) {
       run.top[m] = run.logit[m] = (clattn_v)(-INFINITY);
@@ -119,21 +171,23 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
     for (int x = 0; x < dims * CLATTN_MQ; ++x)
       CLATTN_VSTORE((clattn_v)(0.0f), out + x * CLATTN_LANES);
 
-    for (int j = t.keys.lo; j < t.keys.hi; j += CLATTN_KEY_BLOCK) {
-      const int keys = min(t.keys.hi - j, CLATTN_KEY_BLOCK);
+    clattn_interval keys = clattn_next_keys(&p, blocks, &t.u, t.u.keys.lo, t.u.keys.hi, CLATTN_KEY_BLOCK);
+    while (keys.lo < keys.hi) {
+      const int count = keys.hi - keys.lo;
       clattn_v top[CLATTN_MQ], shrink[CLATTN_MQ];
       for (int m = 0; m < CLATTN_MQ; ++m)
         top[m] = run.top[m];
-      clattn_products(&p, q, k, &t, j, keys, queries, block);
-      clattn_finish_scores(&p, &in, &t, j, keys, block, top, run.logit);
-      clattn_online_softmax(keys, block, top, &run, shrink);
-      __global const float *values = v + clattn_kv_row(&p.v, t.b, t.h / p.group, j);
-      if (dims == 0)
-        continue;
-      if (careful)
-        clattn_weigh_kept(&p, values, keys, block, shrink, out);
-      else
-        clattn_weigh_block(&p, values, keys, block, shrink, out);
+      clattn_products(&p, q, k, &t, keys.lo, count, queries, block);
+      clattn_finish_scores(&p, &in, &t, keys.lo, count, block, top, run.logit);
+      clattn_online_softmax(count, block, top, &run, shrink);
+      if (dims > 0) {
+        clattn_find_rows(&p, &p.v, &t, keys.lo, count, rows);
+        if (careful)
+          clattn_weigh_kept(&p, values, rows, dims, count, block, shrink, out);
+        else
+          clattn_weigh_block(&p, values, rows, dims, count, block, shrink, out);
+      }
+      keys = clattn_next_keys(&p, blocks, &t.u, keys.hi, t.u.keys.hi, CLATTN_KEY_BLOCK);
     }
 
     int odd = 0;
@@ -148,51 +202,40 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
       break;
   }
 
-  float sums[CLATTN_ROWS], tops[CLATTN_ROWS];
+  clattn_v top[CLATTN_MQ], sum[CLATTN_MQ]; /* of the first pass, for the second */
+  float sums[CLATTN_ROWS], kept[CLATTN_ROWS], scales[CLATTN_ROWS];
   for (int m = 0; m < CLATTN_MQ; ++m) {
+    clattn_v by = (clattn_v)(1.0f);
+    top[m] = run.top[m];
+    CLATTN_VSTORE(run.sum[m], kept + m * CLATTN_LANES);
+    if (p.rules & CLATTN_RULE_SINK)
+      by = clattn_join_sink(&run.top[m], &run.sum[m], CLATTN_VLOAD(t.sink + m * CLATTN_LANES));
+    sum[m] = run.sum[m] / by;
     CLATTN_VSTORE(run.sum[m], sums + m * CLATTN_LANES);
-    CLATTN_VSTORE(run.top[m], tops + m * CLATTN_LANES);
+    CLATTN_VSTORE(by, scales + m * CLATTN_LANES);
   }
-  for (int lane = 0; lane < CLATTN_ROWS && t.first_row + lane < p.q_len; ++lane) {
-    const int i = t.first_row + lane;
-    const float sum = sums[lane];
-    if (dims > 0) {
-      __global float *to = o + clattn_row(&p.o, t.b, t.h, i);
+  /* A row without a kept key has what excluded values left in `out`; beside a sink its sum is not 0. */
+  for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
+    if (dims > 0 && clattn_lane_exists(&t, lane)) {
+      __global float *to = o + clattn_lane_row(&p.o, &t, lane) + first_dim * p.o.element;
       for (int d = 0; d < dims; ++d)
-        to[d * p.o.element] = sum == 0.0f ? 0.0f : out[d * CLATTN_ROWS + lane] / sum;
+        to[d * p.o.element] =
+            sums[lane] == 0.0f ? 0.0f
+                               : (kept[lane] == 0.0f ? 0.0f : out[d * CLATTN_ROWS + lane] * scales[lane]) / sums[lane];
     }
+  }
+  if (first_dim > 0) /* what is the same for every part of the values, the first one writes */
+    return;
+  for (int m = 0; m < CLATTN_MQ; ++m) {
     if (p.rules & CLATTN_RULE_LSE)
-      lse[clattn_row(&p.lse, t.b, t.h, i)] = sum == 0.0f ? -INFINITY : tops[lane] + log(sum);
+      clattn_store_rows(&p.lse, &t, lse, m,
+                        run.sum[m] == (clattn_v)(0.0f) ? (clattn_v)(-INFINITY) : run.top[m] + log(run.sum[m]));
+    if (p.rules & CLATTN_RULE_MAX_LOGIT)
+      clattn_store_rows(&p.maxima, &t, work, m, run.logit[m]);
   }
-  if (p.rules & CLATTN_RULE_MAX_LOGIT)
-    work[p.maxima_first + round.first_tile + (int)get_group_id(0)] = clattn_lanes_maximum_nan(run.logit);
-
-  /* Scores for the caller are a pass of their own: what was asked for beside o never changes a bit of o. */
-  if (p.stage != CLATTN_SCORES_NONE) {
-    clattn_score_tensors shown = in;
-    shown.stage = p.stage == CLATTN_SCORES_WEIGHTS ? CLATTN_SCORES_NONE : p.stage;
-    const int all_pairs = p.stage == CLATTN_SCORES_RAW || p.stage == CLATTN_SCORES_SOFTCAP;
-    const int first = all_pairs ? 0 : t.keys.lo, end = all_pairs ? t.entry.k_len : t.keys.hi;
-    const float missing = p.stage == CLATTN_SCORES_WEIGHTS ? 0.0f : -INFINITY;
-    clattn_v top[CLATTN_MQ], logit[CLATTN_MQ];
-    for (int m = 0; m < CLATTN_MQ; ++m) {
-      top[m] = logit[m] = (clattn_v)(-INFINITY);
-      for (int j = 0; j < p.k_len; ++j)
-        if (j < first || j >= end)
-          clattn_store_scores(&p, scores, &t, m, j, (clattn_v)(missing), missing);
-    }
-    for (int j = first; j < end; j += CLATTN_KEY_BLOCK) {
-      const int keys = min(end - j, CLATTN_KEY_BLOCK);
-      clattn_products(&p, q, k, &t, j, keys, queries, block);
-      clattn_finish_scores(&p, &shown, &t, j, keys, block, top, logit);
-      for (int x = 0; x < keys && p.stage == CLATTN_SCORES_WEIGHTS; ++x)
-        for (int m = 0; m < CLATTN_MQ; ++m) {
-          const clattn_v e = clattn_numerator(CLATTN_VLOAD(block + x * CLATTN_ROWS + m * CLATTN_LANES), run.top[m]);
-          const clattn_v w = CLATTN_AS_VI(e) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? (clattn_v)(0.0f) : e / run.sum[m];
-          clattn_store_scores(&p, scores, &t, m, j + x, w, 0.0f);
-        }
-    }
-  }
+  in.stage = p.stage;
+  if (p.stage != CLATTN_SCORES_NONE)
+    clattn_show_scores(&p, &in, &t, q, queries, block, top, sum);
 }
 
-#include "three_step_common.cl.h"
+#include "common.cl.h"

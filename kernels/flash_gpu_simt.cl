@@ -71,22 +71,26 @@ static inline void clattn_weigh_kept(const clattn_row_step *numerators, const cl
 CLATTN_TILE_KERNEL void flash(const clattn_params p, const clattn_round round, __global const float *restrict q,
                               __global const float *restrict k, __global const float *restrict v,
                               __global const float *restrict bias, __global const uchar *restrict mask,
-                              __global const int *restrict lengths, __global float *restrict work,
+                              __global const uint *restrict blocks, __global const float *restrict slopes,
+                              __global const float *restrict sinks, __global const float *restrict scale,
+                              __global const float *restrict softcap, __global const int *restrict table,
+                              __global const int *restrict entries, __global float *restrict work,
                               __global float *restrict o, __global float *restrict lse) {
   __local float queries[CLATTN_STEP][CLATTN_ROWS + CLATTN_PAD];
   __local float values[CLATTN_STEP][CLATTN_VALUES + CLATTN_PAD];
   __local float weights[CLATTN_COLUMNS][CLATTN_ROWS + CLATTN_PAD]; /* products, scores, numerators: [key][row] */
   __local float part[CLATTN_PARTS][CLATTN_ROWS];
+  __local float part_best[CLATTN_PARTS][CLATTN_ROWS];
   __local float of_row[CLATTN_ROWS]; /* what the old sums of a row are scaled by; in the end its sum */
-  __local float best_of[CLATTN_ITEMS];
-  __local int odd; /* 1: there is NaN or infinity among the values of the tile */
+  __local int odd;                   /* 1: there is NaN or infinity among the values of the tile */
   clattn_column_step *keys = (clattn_column_step *)values; /* never both at a time, and CLATTN_VC >= 4 */
   const int gx = get_local_id(0), gy = get_local_id(1), item = gy * CLATTN_GX + gx;
   const int d0 = get_group_id(0) * CLATTN_VALUES, id = round.first_tile + (int)get_group_id(1);
-  const clattn_tile t = clattn_tile_of(&p, lengths, id);
+  const clattn_unit u = clattn_unit_of(&p, entries, table, id);
+  const clattn_score_tensors in = {bias, mask, blocks, clattn_scale_of(&p, scale), clattn_softcap_of(&p, softcap)};
   /* in the softmax, every item has part of the keys of one row */
   const int my_row = item % CLATTN_ROWS, my_part = item / CLATTN_ROWS;
-  const clattn_row_rules row = clattn_rules_of(&p, t, t.first_row + my_row);
+  const clattn_row_rules row = clattn_rules_of(&p, slopes, &u, my_row);
   const int first_key = my_part * CLATTN_PART_KEYS, end_key = first_key + CLATTN_PART_KEYS;
   const int with_values = p.rules & CLATTN_RULE_OUT;
   /* loops that hold barriers run at least once: see group_tile.cl.h */
@@ -99,10 +103,11 @@ CLATTN_TILE_KERNEL void flash(const clattn_params p, const clattn_round round, _
     for (int c = 0; c < CLATTN_VC; ++c)
       acc[r][c] = 0.0f;
 
-  int j0 = t.keys.lo;
+  /* the same for the whole work-group */
+  clattn_interval j = clattn_next_keys(&p, blocks, &u, u.keys.lo, u.keys.hi, CLATTN_COLUMNS);
   do {
     float product[8][4];
-    clattn_products(&p, q, k, t, j0, gx, gy, queries, keys, product);
+    clattn_products(&p, q, k, &u, j, p.qk_dim, gx, gy, queries, keys, product);
 #pragma unroll
     for (int r = 0; r < 8; ++r)
 #pragma unroll
@@ -115,7 +120,9 @@ CLATTN_TILE_KERNEL void flash(const clattn_params p, const clattn_round round, _
     float largest = top;
     CLATTN_ROLLED
     for (int x = first_key; x < end_key; ++x) {
-      const clattn_score s = clattn_finish_score(&p, bias, mask, row, j0 + x, weights[x][my_row]);
+      clattn_score s = clattn_finish_score(&p, &in, row, j.lo + x, weights[x][my_row]);
+      if (j.lo + x >= j.hi) /* the next interval's, or nobody's */
+        s.final = -INFINITY;
       weights[x][my_row] = s.final;
       largest = clattn_maximum(largest, s.final);
       best = clattn_best_of(best, s);
@@ -150,12 +157,11 @@ CLATTN_TILE_KERNEL void flash(const clattn_params p, const clattn_round round, _
     int x0 = 0;
     do {
       for (int x = item; x < CLATTN_VALUES * CLATTN_STEP; x += CLATTN_ITEMS) {
-        const int j = j0 + x0 + x / CLATTN_VALUES, d = d0 + x % CLATTN_VALUES;
-        const float y =
-            j < t.keys.hi && d < v_dim ? v[clattn_kv_row(&p.v, t.b, t.h / p.group, j) + d * p.v.element] : 0.0f;
+        const int key = j.lo + x0 + x / CLATTN_VALUES, d = d0 + x % CLATTN_VALUES;
+        const float y = key < j.hi && d < v_dim ? v[clattn_kv_row(&p, &p.v, u.kv, key) + d * p.v.element] : 0.0f;
         values[x / CLATTN_VALUES][x % CLATTN_VALUES] = y;
         if (!isfinite(y))
-          odd = 1; /* every item that writes writes the same */
+          (void)atomic_or(&odd, 1);
       }
       barrier(CLK_LOCAL_MEM_FENCE);
       if (odd)
@@ -165,43 +171,46 @@ CLATTN_TILE_KERNEL void flash(const clattn_params p, const clattn_round round, _
       barrier(CLK_LOCAL_MEM_FENCE);
       x0 += CLATTN_STEP;
     } while (x0 < value_keys);
-    j0 += CLATTN_COLUMNS;
-  } while (j0 < t.keys.hi);
+    j = clattn_next_keys(&p, blocks, &u, j.hi, u.keys.hi, CLATTN_COLUMNS);
+  } while (j.lo < j.hi);
 
   part[my_part][my_row] = sum;
-  best_of[item] = best;
+  part_best[my_part][my_row] = best;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (my_part == 0) {
 #pragma unroll
-    for (int x = 1; x < CLATTN_PARTS; ++x)
+    for (int x = 1; x < CLATTN_PARTS; ++x) {
       sum += part[x][my_row];
-    of_row[my_row] = sum;
-    /* What is the same for every value chunk, the first one writes. */
-    if (get_group_id(0) == 0 && row.i < p.q_len) {
-      if (p.rules & CLATTN_RULE_LSE)
-        lse[clattn_row(&p.lse, t.b, t.h, row.i)] = sum == 0.0f ? -INFINITY : top + log(sum);
-      if (p.stage == CLATTN_SCORES_WEIGHTS) {
-        work[p.stats_first + ((long)id * CLATTN_ROWS + my_row) * 2] = top;
-        work[p.stats_first + ((long)id * CLATTN_ROWS + my_row) * 2 + 1] = sum;
-      }
+      best = clattn_maximum_nan(best, part_best[x][my_row]);
     }
-  }
-  if (item == 0 && get_group_id(0) == 0 && (p.rules & CLATTN_RULE_MAX_LOGIT)) {
-    CLATTN_ROLLED
-    for (int x = 1; x < CLATTN_ITEMS; ++x)
-      best = clattn_maximum_nan(best, best_of[x]);
-    work[p.maxima_first + id] = best;
+    float largest = top, by = 1.0f;
+    if (p.rules & CLATTN_RULE_SINK)
+      by = clattn_join_sink(&largest, &sum, sinks[clattn_of_head(&p.sink, u.b, row.h)]);
+    /* What is the same for every value chunk, the first one writes. */
+    if (get_group_id(0) == 0 && row.i < u.entry.q_rows) {
+      const long at = (long)u.entry.q_start + row.i;
+      if (p.rules & CLATTN_RULE_LSE)
+        lse[clattn_row(&p.lse, u.b, row.h, at)] = sum == 0.0f ? -INFINITY : largest + log(sum);
+      if (p.rules & CLATTN_RULE_MAX_LOGIT)
+        work[clattn_row(&p.maxima, u.b, row.h, at)] = best;
+    }
+    sum = sum / by; /* what numerators are divided by */
+    of_row[my_row] = sum;
+    if (get_group_id(0) == 0 && p.stage == CLATTN_SCORES_WEIGHTS) {
+      work[p.stats_first + ((long)id * CLATTN_ROWS + my_row) * 2] = top;
+      work[p.stats_first + ((long)id * CLATTN_ROWS + my_row) * 2 + 1] = sum;
+    }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   CLATTN_ROLLED
   for (int r = 0; r < 8; ++r) {
-    const int i = t.first_row + gy * 8 + r;
     const float s = of_row[gy * 8 + r];
-    const long to = clattn_row(&p.o, t.b, t.h, i);
+    const int exists = clattn_unit_row(&p, &u, gy * 8 + r) < u.entry.q_rows;
+    const long to = clattn_query_row(&p, &p.o, &u, gy * 8 + r);
 #pragma unroll
     for (int c = 0; c < CLATTN_VC; ++c) {
       const int d = d0 + c * CLATTN_GX + gx;
-      if (i < p.q_len && d < v_dim)
+      if (exists && d < v_dim)
         o[to + d * p.o.element] = s == 0.0f ? 0.0f : acc[0][c] / s;
     }
     clattn_turn_rows(acc);
@@ -212,35 +221,37 @@ CLATTN_TILE_KERNEL void flash(const clattn_params p, const clattn_round round, _
  * maxima and sums of rows that `flash` left in the statistics.  Grid: (key chunk * GX, tile * GY). */
 CLATTN_TILE_KERNEL void flash_scores(const clattn_params p, const clattn_round round, __global const float *restrict q,
                                      __global const float *restrict k, __global const float *restrict bias,
-                                     __global const uchar *restrict mask, __global const int *restrict lengths,
-                                     __global const float *restrict work, __global float *restrict out) {
+                                     __global const uchar *restrict mask, __global const uint *restrict blocks,
+                                     __global const float *restrict slopes, __global const float *restrict scale,
+                                     __global const float *restrict softcap, __global const int *restrict table,
+                                     __global const int *restrict entries, __global const float *restrict work,
+                                     __global float *restrict out) {
   __local float queries[CLATTN_STEP][CLATTN_ROWS + CLATTN_PAD];
   __local float keys[CLATTN_STEP][CLATTN_COLUMNS + CLATTN_PAD];
   const int gx = get_local_id(0), gy = get_local_id(1);
   const int j0 = get_group_id(0) * CLATTN_COLUMNS, id = round.first_tile + (int)get_group_id(1);
-  const clattn_tile t = clattn_tile_of(&p, lengths, id);
+  const clattn_unit u = clattn_unit_of(&p, entries, table, id);
+  const clattn_score_tensors in = {bias, mask, blocks, clattn_scale_of(&p, scale), clattn_softcap_of(&p, softcap)};
   const int weights = p.stage == CLATTN_SCORES_WEIGHTS;
-  const int all_pairs = p.stage == CLATTN_SCORES_RAW || p.stage == CLATTN_SCORES_SOFTCAP;
-  const int first = all_pairs ? 0 : t.keys.lo, end = all_pairs ? t.entry.k_len : t.keys.hi;
-  float product[8][4] = {{0.0f}}; /* where none is computed, none shows in a result */
-  /* the same for the whole work-group */
-  if (j0 < end && j0 + CLATTN_COLUMNS > first)
-    clattn_products(&p, q, k, t, j0, gx, gy, queries, keys, product);
+  const clattn_interval j = clattn_chunk_keys(&p, blocks, &u, j0);
+  float product[8][4]; /* where none is computed, none shows in a result */
+  clattn_products(&p, q, k, &u, j, j.lo < j.hi ? p.qk_dim : 0, gx, gy, queries, keys, product);
 
   CLATTN_ROLLED
   for (int r = 0; r < 8; ++r) {
-    const clattn_row_rules row = clattn_rules_of(&p, t, t.first_row + gy * 8 + r);
+    const clattn_row_rules row = clattn_rules_of(&p, slopes, &u, gy * 8 + r);
     if (row.i < p.q_len) {
       __global const float *stats = work + p.stats_first + ((long)id * CLATTN_ROWS + gy * 8 + r) * 2;
       const float top = weights ? stats[0] : 0.0f, sum = weights ? stats[1] : 1.0f;
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        const int j = j0 + c * CLATTN_GX + gx;
-        if (j < p.k_len) {
-          const clattn_score s = clattn_finish_score(&p, bias, mask, row, j, product[0][c]);
+        const int key = j0 + c * CLATTN_GX + gx;
+        if (key < p.k_len) {
+          const clattn_score s = clattn_finish_score(&p, &in, row, key, product[0][c]);
           const float e = clattn_numerator(s.final, top);
           const float weight = as_int(e) == CLATTN_EXCLUDED_BITS ? 0.0f : e / sum;
-          out[row.out + j * p.scores.element] = weights ? weight : clattn_shown_score(s, p.stage, t.entry, row.i, j);
+          out[clattn_row(&p.scores, u.b, row.h, row.i) + key * p.scores.element] =
+              weights ? weight : clattn_shown_score(s, p.stage, u.entry, row.i, key);
         }
       }
     }
@@ -248,4 +259,4 @@ CLATTN_TILE_KERNEL void flash_scores(const clattn_params p, const clattn_round r
   }
 }
 
-#include "three_step_common.cl.h"
+#include "common.cl.h"

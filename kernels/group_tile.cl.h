@@ -3,10 +3,10 @@
  *
  * Work-groups of CLATTN_GX x CLATTN_GY items compute tiles of 8 GY rows and 4 GX columns through local memory, an item 8 rows
  * x 4 columns of it in registers (columns GX apart, so that neighbours touch neighbouring addresses).  Products step
- * CLATTN_STEP along the axis they sum over.  No item leaves a loop that holds a barrier before the others.
+ * CLATTN_STEP along the axis they sum over.
  *
- * Such a loop runs at least once where it can be written so (do ... while): around a loop that may be skipped, CPU
- * implementations that split kernels at barriers copy all the code that follows. */
+ * No barrier stands under a condition, and a loop that holds one runs at least once (do ... while): around a barrier that may
+ * be skipped, CPU implementations that split kernels at barriers copy all the code that follows. */
 #ifndef CLATTN_GROUP_TILE_CL_H
 #define CLATTN_GROUP_TILE_CL_H
 
@@ -15,6 +15,7 @@
 #include "softmax.cl.h"
 #include "mask.cl.h"
 #include "kv.cl.h"
+#include "tile.cl.h"
 
 #ifndef CLATTN_GX
 #define CLATTN_GX 16
@@ -33,23 +34,6 @@
 
 #define CLATTN_TILE_KERNEL __attribute__((reqd_work_group_size(CLATTN_GX, CLATTN_GY, 1))) __kernel
 #define CLATTN_ROW_KERNEL __attribute__((reqd_work_group_size(CLATTN_ITEMS, 1, 1))) __kernel
-
-typedef struct clattn_tile {
-  int b, h, first_row;
-  clattn_entry entry;
-  clattn_interval keys;
-} clattn_tile;
-
-static inline clattn_tile clattn_tile_of(const clattn_params *p, __global const int *lengths, int id) {
-  clattn_tile t;
-  const int bh = id / p->tiles_per_head;
-  t.b = bh / p->q_heads;
-  t.h = bh % p->q_heads;
-  t.first_row = id % p->tiles_per_head * CLATTN_ROWS;
-  t.entry = clattn_entry_of(p, lengths, t.b);
-  t.keys = clattn_tile_interval(p, t.entry, t.first_row, CLATTN_ROWS);
-  return t;
-}
 
 /* The register block of one item: acc[r][c] += sum of a[x][row r] * b[x][column c] over one step. */
 static inline void clattn_multiply_step(__local const float (*a)[CLATTN_ROWS + CLATTN_PAD],
@@ -75,11 +59,17 @@ static inline void clattn_multiply_step(__local const float (*a)[CLATTN_ROWS + C
 typedef __local float clattn_row_step[CLATTN_ROWS + CLATTN_PAD];
 typedef __local float clattn_column_step[CLATTN_COLUMNS + CLATTN_PAD];
 
-/* acc = q . k for the tile's rows and the keys j0 .. j0 + CLATTN_COLUMNS - 1; all items call it.  Rows past
- * the last one repeat it and keys past the last one are 0: whatever comes out is never used. */
+/* Where row r of the tile starts in a tensor of query rows; a row past the end is the last one again. */
+static inline long clattn_query_row(const clattn_params *p, const clattn_view *v, const clattn_unit *u, int r) {
+  return clattn_row(v, u->b, clattn_unit_head(p, u, r),
+                    (long)u->entry.q_start + clattn_real_row(u, clattn_unit_row(p, u, r)));
+}
+
+/* acc = q . k for the tile's rows and the keys of an interval of at most CLATTN_COLUMNS keys, over the first `dims` elements;
+ * all items call it.  Keys past the last one are 0: whatever comes out is never used. */
 static inline void clattn_products(const clattn_params *p, __global const float *q, __global const float *k,
-                                   clattn_tile t, int j0, int gx, int gy, clattn_row_step *queries,
-                                   clattn_column_step *keys, float acc[8][4]) {
+                                   const clattn_unit *u, clattn_interval j, int dims, int gx, int gy,
+                                   clattn_row_step *queries, clattn_column_step *keys, float acc[8][4]) {
   const int item = gy * CLATTN_GX + gx;
 #pragma unroll
   for (int r = 0; r < 8; ++r)
@@ -91,35 +81,49 @@ static inline void clattn_products(const clattn_params *p, __global const float 
     /* neighbouring items read neighbouring elements of a row */
     for (int x = item; x < CLATTN_ROWS * CLATTN_STEP; x += CLATTN_ITEMS) {
       const int d = d0 + x % CLATTN_STEP, r = x / CLATTN_STEP;
-      const long at = clattn_row(&p->q, t.b, t.h, min(t.first_row + r, p->q_len - 1));
-      queries[x % CLATTN_STEP][r] = d < p->qk_dim ? q[at + d * p->q.element] : 0.0f;
+      queries[x % CLATTN_STEP][r] = d < dims ? q[clattn_query_row(p, &p->q, u, r) + d * p->q.element] : 0.0f;
     }
     for (int x = item; x < CLATTN_COLUMNS * CLATTN_STEP; x += CLATTN_ITEMS) {
       const int d = d0 + x % CLATTN_STEP, c = x / CLATTN_STEP;
-      const long at = clattn_kv_row(&p->k, t.b, t.h / p->group, j0 + c);
-      keys[x % CLATTN_STEP][c] = d < p->qk_dim && j0 + c < t.entry.k_len ? k[at + d * p->k.element] : 0.0f;
+      const int inside = d < dims && j.lo + c < j.hi;
+      keys[x % CLATTN_STEP][c] = inside ? k[clattn_kv_row(p, &p->k, u->kv, j.lo + c) + d * p->k.element] : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     clattn_multiply_step(queries, keys, gx, gy, acc);
     barrier(CLK_LOCAL_MEM_FENCE);
     d0 += CLATTN_STEP;
-  } while (d0 < p->qk_dim);
+  } while (d0 < dims);
 }
+
+/* The tensors that scores depend on. */
+typedef struct clattn_score_tensors {
+  __global const float *bias;
+  __global const uchar *mask;
+  __global const uint *blocks;
+  float scale, softcap;
+} clattn_score_tensors;
 
 /* What the scores of one row depend on.  Rows past the last one keep no key. */
 typedef struct clattn_row_rules {
-  int i, lo, hi;
-  long bias, mask, out; /* where the row starts */
+  int i, h, lo, hi;
+  long at;                 /* position */
+  long bias, mask, blocks; /* where its lines start */
+  float slope;
 } clattn_row_rules;
 
-static inline clattn_row_rules clattn_rules_of(const clattn_params *p, clattn_tile t, int i) {
+/* Of row r of the tile. */
+static inline clattn_row_rules clattn_rules_of(const clattn_params *p, __global const float *slopes,
+                                               const clattn_unit *u, int r) {
   clattn_row_rules row;
-  row.i = i;
-  row.lo = clattn_row_lo(p, t.entry, i);
-  row.hi = clattn_row_hi(p, t.entry, i);
-  row.bias = clattn_row(&p->bias, t.b, t.h, i);
-  row.mask = clattn_row(&p->mask, t.b, t.h, i);
-  row.out = clattn_row(&p->scores, t.b, t.h, i);
+  row.i = clattn_unit_row(p, u, r);
+  row.h = clattn_unit_head(p, u, r);
+  row.lo = clattn_row_lo(p, u->entry, row.i);
+  row.hi = clattn_row_hi(p, u->entry, row.i);
+  row.at = row.i + u->entry.offset;
+  row.bias = clattn_row(&p->bias, u->b, row.h, row.i);
+  row.mask = clattn_row(&p->mask, u->b, row.h, row.i);
+  row.blocks = p->rules & CLATTN_RULE_BLOCK_MASK ? clattn_row(&p->blocks, u->b, row.h, row.i / p->block_q) : 0;
+  row.slope = p->rules & CLATTN_RULE_ALIBI ? slopes[clattn_of_head(&p->slopes, u->b, row.h)] : 0.0f;
   return row;
 }
 
@@ -129,14 +133,18 @@ typedef struct clattn_score {
 } clattn_score;
 
 /* The score of a row and key j from their product.  j may be past the last key: it is excluded then. */
-static inline clattn_score clattn_finish_score(const clattn_params *p, __global const float *bias,
-                                               __global const uchar *mask, clattn_row_rules row, int j, float product) {
+static inline clattn_score clattn_finish_score(const clattn_params *p, const clattn_score_tensors *in,
+                                               clattn_row_rules row, int j, float product) {
   clattn_score s;
-  s.raw = product * p->scale;
-  s.capped = clattn_softcap(s.raw, p->softcap);
+  s.raw = product * in->scale;
+  s.capped = clattn_softcap(s.raw, in->softcap);
   s.final = -INFINITY;
-  if (j >= row.lo && j < row.hi && clattn_mask_keeps(p, mask, row.mask, j))
-    s.final = p->rules & CLATTN_RULE_BIAS ? s.capped + bias[row.bias + j * p->bias.element] : s.capped;
+  if (j >= row.lo && j < row.hi && clattn_mask_keeps(p, in->mask, row.mask, j) &&
+      clattn_block_keeps(p, in->blocks, row.blocks, j)) {
+    s.final = p->rules & CLATTN_RULE_BIAS ? s.capped + in->bias[row.bias + j * p->bias.element] : s.capped;
+    if (p->rules & CLATTN_RULE_ALIBI)
+      s.final = clattn_alibi(s.final, row.slope, (float)(j - row.at), p->rules & CLATTN_RULE_SYMMETRIC);
+  }
   return s;
 }
 
@@ -151,6 +159,22 @@ static inline float clattn_shown_score(clattn_score s, int stage, clattn_entry e
   return i < entry.q_len && j < entry.k_len ? shown : -INFINITY;
 }
 
+/* The keys j0 .. j0 + CLATTN_COLUMNS - 1, those whose scores must be computed: none if no row sees any, all real ones where
+ * the caller gets scores of excluded keys too. */
+static inline clattn_interval clattn_chunk_keys(const clattn_params *p, __global const uint *blocks,
+                                                const clattn_unit *u, int j0) {
+  const int all_pairs = p->stage == CLATTN_SCORES_RAW || p->stage == CLATTN_SCORES_SOFTCAP;
+  clattn_interval keys = {max(j0, all_pairs ? 0 : u->keys.lo),
+                          min(j0 + CLATTN_COLUMNS, all_pairs ? u->entry.k_len : u->keys.hi)};
+  if (!all_pairs && keys.lo < keys.hi)
+    keys = clattn_next_keys(p, blocks, u, keys.lo, keys.hi, CLATTN_COLUMNS);
+  if (keys.lo < keys.hi) { /* columns stand for j0 + column */
+    keys.lo = j0;
+    keys.hi = min(j0 + CLATTN_COLUMNS, u->entry.k_len);
+  }
+  return keys;
+}
+
 /* Moves every row of a register block one up: a loop that finishes row 0 and shifts need not be unrolled, which with all
  * the rules in its body would be a lot of code, and the block still stays in registers. */
 static inline void clattn_next_row(float acc[8][4]) {
@@ -159,15 +183,6 @@ static inline void clattn_next_row(float acc[8][4]) {
 #pragma unroll
     for (int c = 0; c < 4; ++c)
       acc[r][c] = acc[r + 1][c];
-}
-
-/* The largest of all items' values, for item 0; NaN if there is one. */
-static inline float clattn_group_maximum_nan(float best, int item, __local float *best_of) {
-  best_of[item] = best;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int x = 1; item == 0 && x < CLATTN_ITEMS; ++x)
-    best = clattn_maximum_nan(best, best_of[x]);
-  return best;
 }
 
 #endif

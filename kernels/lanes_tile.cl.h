@@ -15,6 +15,7 @@
 #include "softmax.cl.h"
 #include "mask.cl.h"
 #include "kv.cl.h"
+#include "tile.cl.h"
 
 #ifndef CLATTN_MQ
 #define CLATTN_MQ 3
@@ -25,7 +26,7 @@
 #ifndef CLATTN_ND
 #define CLATTN_ND 4
 #endif
-#ifndef CLATTN_DIM /* the largest head dimension (of q and k, and of v) whose tile stays in private memory */
+#ifndef CLATTN_DIM /* head dimensions (of q and k, and of v) whose tile is in private memory at a time */
 #define CLATTN_DIM 1024
 #endif
 #define CLATTN_ROWS (CLATTN_MQ * CLATTN_LANES)
@@ -36,44 +37,65 @@
 #define CLATTN_CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel
 #endif
 
+/* The tensors that scores depend on, and what else their computation feeds. */
+typedef struct clattn_score_tensors {
+  __global const float *k, *bias;
+  __global const uchar *mask;
+  __global const uint *blocks;
+  __global float *out; /* the caller's scores */
+  int stage;           /* written to out; CLATTN_SCORES_NONE: nothing */
+  float scale, softcap;
+} clattn_score_tensors;
+
 /* Which rows a work-item computes, and which keys they see. */
 typedef struct clattn_tile {
-  int b, h, first_row;
-  clattn_entry entry;
-  clattn_interval keys;                      /* seen by some row */
+  clattn_unit u;
   int all_lo, all_hi;                        /* seen by every row, masks apart; empty if rows are missing */
-  int lo[CLATTN_ROWS], hi[CLATTN_ROWS];      /* seen by each row */
-  long bias[CLATTN_ROWS], mask[CLATTN_ROWS]; /* where its bias and mask start */
+  int i[CLATTN_ROWS], h[CLATTN_ROWS];        /* query row and head of each lane */
+  int lo[CLATTN_ROWS], hi[CLATTN_ROWS];      /* keys that it sees */
+  long bias[CLATTN_ROWS], mask[CLATTN_ROWS]; /* where its bias, mask and line of the block mask start */
+  long blocks[CLATTN_ROWS];
+  float slope[CLATTN_ROWS], sink[CLATTN_ROWS];
 } clattn_tile;
 
-static inline void clattn_tile_open(const clattn_params *p, __global const int *lengths, int id, clattn_tile *t) {
-  const int bh = id / p->tiles_per_head;
-  t->b = bh / p->q_heads;
-  t->h = bh % p->q_heads;
-  t->first_row = id % p->tiles_per_head * CLATTN_ROWS;
-  t->entry = clattn_entry_of(p, lengths, t->b);
-  t->keys = clattn_tile_interval(p, t->entry, t->first_row, CLATTN_ROWS);
+static inline void clattn_tile_open(const clattn_params *p, __global const int *entries, __global const int *table,
+                                    __global const float *slopes, __global const float *sinks, int id, clattn_tile *t) {
+  t->u = clattn_unit_of(p, entries, table, id);
   t->all_lo = 0;
-  t->all_hi = t->entry.k_len;
+  t->all_hi = t->u.entry.k_len;
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
-    const int i = t->first_row + lane, real = min(i, p->q_len - 1); /* rows past the end are computed, never written */
-    t->lo[lane] = clattn_row_lo(p, t->entry, i);
-    t->hi[lane] = clattn_row_hi(p, t->entry, i);
-    t->bias[lane] = clattn_row(&p->bias, t->b, t->h, real);
-    t->mask[lane] = clattn_row(&p->mask, t->b, t->h, real);
-    if (i < p->q_len) {
+    const int i = clattn_unit_row(p, &t->u, lane), h = clattn_unit_head(p, &t->u, lane), b = t->u.b;
+    const int real = clattn_real_row(&t->u, i); /* rows past the end are computed, never written */
+    t->i[lane] = i;
+    t->h[lane] = h;
+    t->lo[lane] = clattn_row_lo(p, t->u.entry, i);
+    t->hi[lane] = clattn_row_hi(p, t->u.entry, i);
+    t->bias[lane] = clattn_row(&p->bias, b, h, real);
+    t->mask[lane] = clattn_row(&p->mask, b, h, real);
+    t->blocks[lane] = p->rules & CLATTN_RULE_BLOCK_MASK ? clattn_row(&p->blocks, b, h, real / p->block_q) : 0;
+    t->slope[lane] = p->rules & CLATTN_RULE_ALIBI ? slopes[clattn_of_head(&p->slopes, b, h)] : 0.0f;
+    t->sink[lane] = p->rules & CLATTN_RULE_SINK ? sinks[clattn_of_head(&p->sink, b, h)] : -INFINITY;
+    if (i < t->u.entry.q_rows) {
       t->all_lo = max(t->all_lo, t->lo[lane]);
       t->all_hi = min(t->all_hi, t->hi[lane]);
     }
   }
 }
 
+/* Whether a lane's row exists, and where it starts in a tensor of query rows. */
+static inline int clattn_lane_exists(const clattn_tile *t, int lane) {
+  return t->i[lane] < t->u.entry.q_rows;
+}
+
+static inline long clattn_lane_row(const clattn_view *v, const clattn_tile *t, int lane) {
+  return clattn_row(v, t->u.b, t->h[lane], (long)t->u.entry.q_start + clattn_real_row(&t->u, t->i[lane]));
+}
+
 /* Transposes the tile's rows of q, `dims` elements from d0 on: queries[d][lane]. */
 static inline void clattn_load_queries(const clattn_params *p, __global const float *q, const clattn_tile *t, int d0,
                                        int dims, float *queries) {
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
-    __global const float *from =
-        q + clattn_row(&p->q, t->b, t->h, min(t->first_row + lane, p->q_len - 1)) + d0 * p->q.element;
+    __global const float *from = q + clattn_lane_row(&p->q, t, lane) + d0 * p->q.element;
     for (int d = 0; d < dims; ++d)
       queries[d * CLATTN_ROWS + lane] = from[d * p->q.element];
   }
@@ -85,22 +107,38 @@ static inline void clattn_store_scores(const clattn_params *p, __global float *s
   float x[CLATTN_LANES];
   CLATTN_VSTORE(s, x);
   for (int l = 0; l < CLATTN_LANES; ++l) {
-    const int i = t->first_row + m * CLATTN_LANES + l;
+    const int lane = m * CLATTN_LANES + l, i = t->i[lane];
     if (i < p->q_len)
-      scores[clattn_row(&p->scores, t->b, t->h, i) + j * p->scores.element] = i < t->entry.q_len ? x[l] : beyond;
+      scores[clattn_row(&p->scores, t->u.b, t->h[lane], i) + j * p->scores.element] =
+          i < t->u.entry.q_len ? x[l] : beyond;
   }
 }
 
-/* block[key][lane] += q . k over `dims` elements from d0 on, for keys j0 .. j0 + keys - 1, rounded up to CLATTN_NK. */
-static inline void clattn_dot_block(const clattn_params *p, __global const float *k, const clattn_tile *t,
-                                    const float *queries, int d0, int dims, int j0, int keys, float *block) {
+/* Where rows j0 .. j0 + keys - 1 of k or v start, and up to the next multiple of CLATTN_NK the last one again: whatever is
+ * computed of the repeated ones is excluded. */
+typedef long clattn_key_rows[CLATTN_KEY_BLOCK + CLATTN_NK];
+
+static inline void clattn_find_rows(const clattn_params *p, const clattn_view *v, const clattn_tile *t, int j0,
+                                    int keys, long *rows) {
+  if (p->page_size > 0)
+    for (int x = 0; x < keys + CLATTN_NK - 1; ++x)
+      rows[x] = clattn_kv_row(p, v, t->u.kv, j0 + min(x, keys - 1));
+  else {
+    const long first = clattn_kv_row(p, v, t->u.kv, j0);
+    for (int x = 0; x < keys + CLATTN_NK - 1; ++x)
+      rows[x] = first + min(x, keys - 1) * v->row;
+  }
+}
+
+/* block[key][lane] += q . k over `dims` elements from d0 on, for `keys` keys, rounded up to CLATTN_NK. */
+static inline void clattn_dot_block(const clattn_params *p, __global const float *k, const long *rows,
+                                    const float *queries, int d0, int dims, int keys, float *block) {
   for (int j = 0; j < keys; j += CLATTN_NK) {
     clattn_v acc[CLATTN_NK][CLATTN_MQ];
     __global const float *row[CLATTN_NK];
 #pragma unroll
     for (int a = 0; a < CLATTN_NK; ++a) {
-      /* keys past the last one repeat it: whatever comes out is excluded */
-      row[a] = k + clattn_kv_row(&p->k, t->b, t->h / p->group, min(j0 + j + a, t->entry.k_len - 1)) + d0 * p->k.element;
+      row[a] = k + rows[j + a] + d0 * p->k.element;
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         acc[a][m] = (clattn_v)(0.0f);
@@ -131,11 +169,13 @@ static inline void clattn_dot_block(const clattn_params *p, __global const float
 /* Raw products of a block, over the whole head dimension. */
 static inline void clattn_products(const clattn_params *p, __global const float *q, __global const float *k,
                                    const clattn_tile *t, int j0, int keys, float *queries, float *block) {
+  clattn_key_rows rows;
+  clattn_find_rows(p, &p->k, t, j0, keys, rows);
   for (int d0 = 0; d0 < p->qk_dim; d0 += CLATTN_DIM) {
     const int dims = min(p->qk_dim - d0, CLATTN_DIM);
     if (p->qk_dim > CLATTN_DIM) /* else they were loaded once for all blocks */
       clattn_load_queries(p, q, t, d0, dims, queries);
-    clattn_dot_block(p, k, t, queries, d0, dims, j0, keys, block);
+    clattn_dot_block(p, k, rows, queries, d0, dims, keys, block);
   }
 }
 
@@ -147,45 +187,48 @@ static inline clattn_v clattn_bias_lanes(const clattn_params *p, __global const 
   return CLATTN_VLOAD(x);
 }
 
-static inline clattn_vi clattn_mask_lanes(const clattn_params *p, __global const uchar *mask, const long *rows, int j) {
+static inline clattn_vi clattn_mask_lanes(const clattn_params *p, const clattn_score_tensors *in, const clattn_tile *t,
+                                          int first, int j) {
   float x[CLATTN_LANES];
   for (int l = 0; l < CLATTN_LANES; ++l)
-    x[l] = clattn_mask_keeps(p, mask, rows[l], j) ? 1.0f : 0.0f;
+    x[l] = clattn_mask_keeps(p, in->mask, t->mask[first + l], j) &&
+                   clattn_block_keeps(p, in->blocks, t->blocks[first + l], j)
+               ? 1.0f
+               : 0.0f;
   return CLATTN_VLOAD(x) != (clattn_v)(0.0f);
 }
-
-/* The tensors that scores depend on, and what else their computation feeds. */
-typedef struct clattn_score_tensors {
-  __global const float *k, *bias;
-  __global const uchar *mask;
-  __global float *out; /* the caller's scores */
-  int stage;           /* written to out; CLATTN_SCORES_NONE: nothing */
-} clattn_score_tensors;
 
 /* Final scores of keys j0 .. j0 + keys - 1 (-inf = excluded), from the raw products in block.  top: running maximum per row;
  * logit: running maximum of raw scores over kept pairs. */
 static inline void clattn_finish_scores(const clattn_params *p, const clattn_score_tensors *in, const clattn_tile *t,
                                         int j0, int keys, float *block, clattn_v top[CLATTN_MQ],
                                         clattn_v logit[CLATTN_MQ]) {
-  const int edge = j0 < t->all_lo || j0 + keys > t->all_hi || t->first_row + CLATTN_ROWS > t->entry.q_len ||
-                   (p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS));
+  const int masks = p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS | CLATTN_RULE_BLOCK_MASK);
+  const int edge = masks || j0 < t->all_lo || j0 + keys > t->all_hi || !clattn_lane_exists(t, CLATTN_ROWS - 1);
+  float from[CLATTN_ROWS]; /* position of key j0 relative to each row's */
+  for (int lane = 0; lane < CLATTN_ROWS; ++lane)
+    from[lane] = (float)(j0 - (t->i[lane] + t->u.entry.offset));
   for (int x = 0; x < keys; ++x) {
     const int j = j0 + x;
     for (int m = 0; m < CLATTN_MQ; ++m) {
       float *at = block + x * CLATTN_ROWS + m * CLATTN_LANES;
-      const clattn_v raw = CLATTN_VLOAD(at) * (clattn_v)(p->scale);
+      const clattn_v raw = CLATTN_VLOAD(at) * (clattn_v)(in->scale);
       clattn_v s = raw;
-      if (p->softcap > 0.0f)
-        s = clattn_softcap(raw, p->softcap);
+      if (in->softcap > 0.0f)
+        s = clattn_softcap(raw, in->softcap);
       const clattn_v capped = s;
       if (p->rules & CLATTN_RULE_BIAS)
         s += clattn_bias_lanes(p, in->bias, t->bias + m * CLATTN_LANES, j);
+      if (p->rules & CLATTN_RULE_ALIBI)
+        s = clattn_alibi(s, CLATTN_VLOAD(t->slope + m * CLATTN_LANES),
+                         CLATTN_VLOAD(from + m * CLATTN_LANES) + (clattn_v)((float)x),
+                         p->rules & CLATTN_RULE_SYMMETRIC);
       if (edge) {
         const clattn_vi lo = CLATTN_AS_VI(CLATTN_VLOAD((const float *)t->lo + m * CLATTN_LANES));
         const clattn_vi hi = CLATTN_AS_VI(CLATTN_VLOAD((const float *)t->hi + m * CLATTN_LANES));
         clattn_vi keep = (clattn_vi)(j) >= lo && (clattn_vi)(j) < hi;
-        if (p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS))
-          keep = keep && clattn_mask_lanes(p, in->mask, t->mask + m * CLATTN_LANES, j);
+        if (masks)
+          keep = keep && clattn_mask_lanes(p, in, t, m * CLATTN_LANES, j);
         s = keep ? s : (clattn_v)(-INFINITY);
       }
       if (p->rules & CLATTN_RULE_MAX_LOGIT)
@@ -200,15 +243,14 @@ static inline void clattn_finish_scores(const clattn_params *p, const clattn_sco
   }
 }
 
-/* The largest of all lanes, NaN if there is one. */
-static inline float clattn_lanes_maximum_nan(const clattn_v v[CLATTN_MQ]) {
-  float x[CLATTN_LANES], best = -INFINITY;
-  for (int m = 0; m < CLATTN_MQ; ++m) {
-    CLATTN_VSTORE(v[m], x);
-    for (int l = 0; l < CLATTN_LANES; ++l)
-      best = clattn_larger_nan(best, x[l]);
-  }
-  return best;
+/* Writes a number of each row: lse, or its maximum in the workspace. */
+static inline void clattn_store_rows(const clattn_view *v, const clattn_tile *t, __global float *to, int m,
+                                     clattn_v s) {
+  float x[CLATTN_LANES];
+  CLATTN_VSTORE(s, x);
+  for (int l = 0; l < CLATTN_LANES; ++l)
+    if (clattn_lane_exists(t, m * CLATTN_LANES + l))
+      to[clattn_lane_row(v, t, m * CLATTN_LANES + l)] = x[l];
 }
 
 #endif

@@ -17,10 +17,18 @@ typedef cl_int clattn_int;
 #define CLATTN_RULE_BIAS 2
 #define CLATTN_RULE_MASK_U8 4
 #define CLATTN_RULE_MASK_BITS 8
-#define CLATTN_RULE_LENGTHS 16 /* q_len, k_len and offset per batch entry, in the workspace */
+#define CLATTN_RULE_ENTRIES 16 /* what differs between batch entries stands in the workspace */
 #define CLATTN_RULE_LSE 32
 #define CLATTN_RULE_MAX_LOGIT 64
 #define CLATTN_RULE_OUT 128
+#define CLATTN_RULE_BLOCK_MASK 256
+#define CLATTN_RULE_ALIBI 512
+#define CLATTN_RULE_SYMMETRIC 1024 /* of ALiBi: by distance */
+#define CLATTN_RULE_SINK 2048
+#define CLATTN_RULE_SCALE 4096     /* stands in a buffer of the caller's */
+#define CLATTN_RULE_SOFTCAP 32768  /* likewise */
+#define CLATTN_RULE_INVARIANT 8192 /* keys are taken in blocks that do not depend on the tile */
+#define CLATTN_RULE_SEARCH 16384   /* tiles of packed rows are found by search */
 
 /* clattn_params.stage: as clattn_stage, or none */
 #define CLATTN_SCORES_NONE (-1)
@@ -29,43 +37,91 @@ typedef cl_int clattn_int;
 #define CLATTN_SCORES_MASKED 2
 #define CLATTN_SCORES_WEIGHTS 3
 
-/* Where a tensor lies: element strides (batch, head, row, element) and the first element's index in its buffer. */
+/* Where a tensor lies: element strides (batch or page, head, row, element) and the first element's index in its buffer. */
 typedef struct clattn_view {
   clattn_long batch, head, row, element, first;
 } clattn_view;
 
+/* The same of a number per head. */
+typedef struct clattn_head_view {
+  clattn_long batch, head, first;
+} clattn_head_view;
+
 typedef struct clattn_params {
-  clattn_view q, k, v, o, lse, scores, max_logit, bias, mask;
-  clattn_long offset;                    /* position of query row 0 without CLATTN_RULE_LENGTHS */
-  clattn_long window_left, window_right; /* unlimited: CLATTN_UNLIMITED */
+  clattn_view q, k, v, o, lse, scores, bias, mask, blocks;
+  clattn_view maxima; /* in the workspace: the largest raw score of every row */
+  clattn_head_view max_logit, slopes, sink;
+  clattn_long table_first;                /* of the page table */
+  clattn_long scale_first, softcap_first; /* in the caller's buffers */
+  clattn_long offset, prefix;             /* position of query row 0, prefix; without CLATTN_RULE_ENTRIES */
+  clattn_long window_left, window_right;  /* unlimited: CLATTN_UNLIMITED */
+  clattn_long chunk;                      /* 0: none */
   /* regions of the workspace, in 4-byte words from the start of its buffer */
-  clattn_long lengths_first, maxima_first, stats_first, partial_first, scores_first;
+  clattn_long entries_first, stats_first, partial_first, scores_first;
   clattn_int batch, q_heads, group; /* group: query heads per key head */
+  clattn_int pack;                  /* heads of a group that share tiles, rows of all of them interleaved */
   clattn_int q_len, k_len, qk_dim, v_dim;
   clattn_int rules, stage;
-  clattn_int tiles_per_head; /* row tiles of one (batch, head) */
+  clattn_int rows;           /* of a tile */
+  clattn_int tiles_per_unit; /* row tiles of one batch entry's (or, by search, the batch's) `pack` heads */
   clattn_int key_chunks;     /* parts of the key axis in the grid of `scores` */
   clattn_int keys_per_chunk;
   clattn_int k_stored;  /* rows (three-step-cpu) or columns (three-step) of a score tile in the workspace */
-  float scale, softcap; /* softcap 0: none */
-  clattn_int reserved;
+  clattn_int page_size; /* 0: keys and values are not paged */
+  clattn_int num_pages, max_pages;
+  clattn_int block_q, block_k; /* of the block mask */
+  float scale, softcap;        /* softcap 0: none */
 } clattn_params;
 #define CLATTN_UNLIMITED ((clattn_long)1 << 40) /* beyond every position, and far from overflow when added */
 
 /* Keys of a block of the lane kernels: its scores stay in first-level cache. */
 #define CLATTN_KEY_BLOCK 64
 
-/* The tiles that one round of launches works on, numbered over batch, head, row tile. */
+/* With CLATTN_RULE_INVARIANT blocks of keys start at multiples of this, which every block size divides. */
+#define CLATTN_INVARIANT_KEYS 128
+
+/* The tiles that one round of launches works on, numbered over batch, heads, row tile. */
 typedef struct clattn_round {
   clattn_int first_tile, tiles;
 } clattn_round;
 
-/* Host arrays on their way to the workspace: (q_len, k_len, offset) per batch entry. */
-#define CLATTN_LENGTHS_PER_LAUNCH 32
-typedef struct clattn_lengths {
+/* What stands in the workspace for a batch entry. */
+#define CLATTN_ENTRY_Q_LEN 0
+#define CLATTN_ENTRY_K_LEN 1
+#define CLATTN_ENTRY_OFFSET 2
+#define CLATTN_ENTRY_PREFIX 3
+#define CLATTN_ENTRY_Q_START 4 /* first row of a packed sequence */
+#define CLATTN_ENTRY_K_START 5
+#define CLATTN_ENTRY_Q_ROWS 6 /* rows that exist; those from q_len on see no key */
+#define CLATTN_ENTRY_WORDS 8
+
+/* Entries from host arrays on their way to the workspace. */
+#define CLATTN_ENTRIES_PER_LAUNCH 24
+typedef struct clattn_entries {
   clattn_long to; /* index of the first entry's first word in the workspace's buffer */
   clattn_int count, reserved;
-  clattn_int entry[CLATTN_LENGTHS_PER_LAUNCH * 3];
-} clattn_lengths;
+  clattn_int word[CLATTN_ENTRIES_PER_LAUNCH * CLATTN_ENTRY_WORDS];
+} clattn_entries;
+
+/* Bits of clattn_gather.arrays: which arrays stand on the device. */
+#define CLATTN_GATHER_Q_LENGTHS 1
+#define CLATTN_GATHER_K_LENGTHS 2
+#define CLATTN_GATHER_Q_OFFSETS 4
+#define CLATTN_GATHER_PREFIX 8
+#define CLATTN_GATHER_CU_Q 16
+#define CLATTN_GATHER_CU_K 32
+#define CLATTN_GATHER_BOTTOM_RIGHT 64 /* offsets follow from the lengths */
+#define CLATTN_GATHER_ONE_OFFSET 128  /* one for all entries */
+#define CLATTN_GATHER_STAGED_Q 256    /* q_lengths came from the host */
+#define CLATTN_GATHER_STAGED_K 512
+#define CLATTN_GATHER_STAGED_K_ROWS 1024 /* cu_seqlens_k did: the staged k_len is what k_lengths are clamped to */
+
+/* Arrays on the device on their way into entries that were staged with what the host knows. */
+typedef struct clattn_gather {
+  clattn_long first[6]; /* element index of each array's start, in the order of the bits */
+  clattn_long entries_first;
+  clattn_int batch, arrays;
+  clattn_int q_len, k_len, total_q, total_k; /* what lengths and starts are clamped to */
+} clattn_gather;
 
 #endif

@@ -54,6 +54,23 @@ static inline float clattn_larger_nan(float m, float s) {
   return m != m || s != s ? NAN : fmax(m, s);
 }
 
+/* The end of a row: its sink joins as a score without a value.  Numerators relative to *top are multiplied by the result and
+ * divided by *sum to be weights; *top + log(*sum) is lse.  A sink of -inf changes no bit. */
+static inline clattn_v clattn_join_sink(clattn_v *top, clattn_v *sum, clattn_v sink) {
+  const clattn_v larger = sink > *top ? sink : *top;
+  /* equal maxima, -inf and +inf among them, scale by 1: a difference of infinities would be NaN */
+  const clattn_v by = *top == larger ? (clattn_v)(1.0f) : clattn_exp(*top - larger);
+  const clattn_v more = sink == (clattn_v)(-INFINITY) ? (clattn_v)(0.0f) : clattn_exp(sink - larger);
+  *top = larger;
+  *sum = fma(*sum, by, more);
+  return by;
+}
+
+/* slope * (j - p), or -slope * |j - p|, added to a score. */
+static inline clattn_v clattn_alibi(clattn_v s, clattn_v slope, clattn_v distance, int symmetric) {
+  return fma(slope, symmetric ? -fabs(distance) : distance, s);
+}
+
 static inline clattn_v clattn_softcap(clattn_v s, float softcap) {
   return softcap > 0.0f ? (clattn_v)(softcap)*tanh(s / (clattn_v)(softcap)) : s;
 }

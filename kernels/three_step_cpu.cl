@@ -9,21 +9,31 @@
 /* Step 1.  Scores of a tile of rows and a chunk of keys: s = the final score, -inf = excluded.  Grid: (tile, key chunk). */
 CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round, __global const float *restrict q,
                               __global const float *restrict k, __global const float *restrict bias,
-                              __global const uchar *restrict mask, __global const int *restrict lengths,
-                              __global float *restrict work, __global float *restrict out) {
+                              __global const uchar *restrict mask, __global const uint *restrict blocks,
+                              __global const float *restrict slopes, __global const float *restrict scale,
+                              __global const float *restrict softcap, __global const int *restrict table,
+                              __global const int *restrict entries, __global float *restrict work,
+                              __global float *restrict out) {
   const int in_round = get_group_id(0);
   const int chunk = get_group_id(1);
   clattn_tile t;
-  clattn_tile_open(&p, lengths, round.first_tile + in_round, &t);
+  clattn_tile_open(&p, entries, table, slopes, work, round.first_tile + in_round, &t);
   const int to_user = p.stage >= CLATTN_SCORES_RAW && p.stage <= CLATTN_SCORES_MASKED;
   const int all_pairs = p.stage == CLATTN_SCORES_RAW || p.stage == CLATTN_SCORES_SOFTCAP;
-  const clattn_score_tensors in = {k, bias, mask, out, to_user ? p.stage : CLATTN_SCORES_NONE};
+  const clattn_score_tensors in = {k,
+                                   bias,
+                                   mask,
+                                   blocks,
+                                   out,
+                                   to_user ? p.stage : CLATTN_SCORES_NONE,
+                                   clattn_scale_of(&p, scale),
+                                   clattn_softcap_of(&p, softcap)};
 
   /* Keys to compute: those that some row keeps, or all real ones if excluded ones are asked for. */
   const int chunk_first = chunk * p.keys_per_chunk;
   const int chunk_end = min(chunk_first + p.keys_per_chunk, p.k_len);
-  const int first = max(all_pairs ? 0 : t.keys.lo, chunk_first);
-  const int end = max(first, min(all_pairs ? t.entry.k_len : t.keys.hi, chunk_end));
+  const int first = max(all_pairs ? 0 : t.u.keys.lo, chunk_first);
+  const int end = max(first, min(all_pairs ? t.u.entry.k_len : t.u.keys.hi, chunk_end));
 
   float queries[CLATTN_DIM * CLATTN_ROWS];
   float block[CLATTN_KEY_BLOCK * CLATTN_ROWS];
@@ -34,42 +44,56 @@ CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round, _
 
   if (first < end && p.qk_dim <= CLATTN_DIM)
     clattn_load_queries(&p, q, &t, 0, p.qk_dim, queries);
-  for (int j = first; j < end; j += CLATTN_KEY_BLOCK) {
-    const int keys = min(end - j, CLATTN_KEY_BLOCK);
-    clattn_products(&p, q, k, &t, j, keys, queries, block);
-    clattn_finish_scores(&p, &in, &t, j, keys, block, top, logit);
-    for (int x = 0; x < keys * CLATTN_MQ; ++x)
-      CLATTN_VSTORE(CLATTN_VLOAD(block + x * CLATTN_LANES), tile + (long)j * CLATTN_ROWS + x * CLATTN_LANES);
+  const int last = to_user ? chunk_end : end;
+  int next = to_user ? chunk_first : first; /* the first key that is not done yet */
+  while (next < last) {
+    clattn_interval keys = {max(next, first), min(max(next, first) + CLATTN_KEY_BLOCK, end)};
+    if (!all_pairs)
+      keys = clattn_next_keys(&p, blocks, &t.u, keys.lo, end, CLATTN_KEY_BLOCK);
+    const int computed = keys.lo < keys.hi, to = computed ? keys.lo : last;
+    for (; next < to; ++next) /* what is not computed is excluded */
+      for (int m = 0; m < CLATTN_MQ; ++m) {
+        if (next >= first && next < end)
+          CLATTN_VSTORE((clattn_v)(-INFINITY), tile + (long)next * CLATTN_ROWS + m * CLATTN_LANES);
+        if (to_user)
+          clattn_store_scores(&p, out, &t, m, next, (clattn_v)(-INFINITY), -INFINITY);
+      }
+    if (computed) {
+      clattn_products(&p, q, k, &t, keys.lo, keys.hi - keys.lo, queries, block);
+      clattn_finish_scores(&p, &in, &t, keys.lo, keys.hi - keys.lo, block, top, logit);
+      for (int x = 0; x < (keys.hi - keys.lo) * CLATTN_MQ; ++x)
+        CLATTN_VSTORE(CLATTN_VLOAD(block + x * CLATTN_LANES), tile + (long)next * CLATTN_ROWS + x * CLATTN_LANES);
+      next = keys.hi;
+    }
   }
-  for (int j = chunk_first; to_user && j < chunk_end; ++j) /* what was not computed is excluded */
-    for (int m = 0; m < CLATTN_MQ && (j < first || j >= end); ++m)
-      clattn_store_scores(&p, out, &t, m, j, (clattn_v)(-INFINITY), -INFINITY);
 
-  if (p.rules & CLATTN_RULE_MAX_LOGIT)
-    work[p.partial_first + (long)in_round * p.key_chunks + chunk] = clattn_lanes_maximum_nan(logit);
+  for (int m = 0; m < CLATTN_MQ && (p.rules & CLATTN_RULE_MAX_LOGIT); ++m)
+    CLATTN_VSTORE(logit[m],
+                  work + p.partial_first + ((long)in_round * p.key_chunks + chunk) * CLATTN_ROWS + m * CLATTN_LANES);
 }
 
 /* Step 2.  Row-wise softmax: scores become numerators exp(s - m), their sums go to the statistics, lse to the caller.
  * Weights for the caller are numerator / sum.  Grid: (tile). */
-CLATTN_CPU_KERNEL void softmax(const clattn_params p, const clattn_round round, __global const int *restrict lengths,
+CLATTN_CPU_KERNEL void softmax(const clattn_params p, const clattn_round round, __global const float *restrict sinks,
+                               __global const int *restrict table, __global const int *restrict entries,
                                __global float *restrict work, __global float *restrict lse,
                                __global float *restrict out) {
   const int in_round = get_group_id(0);
   clattn_tile t;
-  clattn_tile_open(&p, lengths, round.first_tile + in_round, &t);
+  clattn_tile_open(&p, entries, table, work, sinks, round.first_tile + in_round, &t);
   __global float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
   __global float *sums = work + p.stats_first + (long)in_round * CLATTN_ROWS;
 
   for (int m = 0; m < CLATTN_MQ; ++m) {
     __global float *column = tile + m * CLATTN_LANES;
     clattn_v top = (clattn_v)(-INFINITY);
-    for (int j = t.keys.lo; j < t.keys.hi; ++j)
+    for (int j = t.u.keys.lo; j < t.u.keys.hi; ++j)
       top = clattn_maximum(top, CLATTN_VLOAD(column + (long)j * CLATTN_ROWS));
 
     /* Sums of sums: the rounding error of a long row grows with the number of blocks, not of keys. */
     clattn_v sum = (clattn_v)(0.0f);
-    for (int j0 = t.keys.lo; j0 < t.keys.hi; j0 += CLATTN_KEY_BLOCK) {
-      const int j1 = min(j0 + CLATTN_KEY_BLOCK, t.keys.hi);
+    for (int j0 = t.u.keys.lo; j0 < t.u.keys.hi; j0 += CLATTN_KEY_BLOCK) {
+      const int j1 = min(j0 + CLATTN_KEY_BLOCK, t.u.keys.hi);
       clattn_v part = (clattn_v)(0.0f);
       for (int j = j0; j < j1; ++j) {
         __global float *at = column + (long)j * CLATTN_ROWS;
@@ -79,21 +103,18 @@ CLATTN_CPU_KERNEL void softmax(const clattn_params p, const clattn_round round, 
       }
       sum += part;
     }
+    /* What the numerators are divided by stands for the sum from here on. */
+    clattn_v by = (clattn_v)(1.0f), largest = top;
+    if (p.rules & CLATTN_RULE_SINK)
+      by = clattn_join_sink(&largest, &sum, CLATTN_VLOAD(t.sink + m * CLATTN_LANES));
+    if (p.rules & CLATTN_RULE_LSE)
+      clattn_store_rows(&p.lse, &t, lse, m, sum == (clattn_v)(0.0f) ? (clattn_v)(-INFINITY) : largest + log(sum));
+    sum = sum / by;
     CLATTN_VSTORE(sum, sums + m * CLATTN_LANES);
-
-    if (p.rules & CLATTN_RULE_LSE) {
-      float x[CLATTN_LANES];
-      CLATTN_VSTORE(sum == (clattn_v)(0.0f) ? (clattn_v)(-INFINITY) : top + log(sum), x);
-      for (int l = 0; l < CLATTN_LANES; ++l) {
-        const int i = t.first_row + m * CLATTN_LANES + l;
-        if (i < p.q_len)
-          lse[clattn_row(&p.lse, t.b, t.h, i)] = x[l];
-      }
-    }
     if (p.stage == CLATTN_SCORES_WEIGHTS) {
       for (int j = 0; j < p.k_len; ++j) {
         clattn_v w = (clattn_v)(0.0f);
-        if (j >= t.keys.lo && j < t.keys.hi) {
+        if (j >= t.u.keys.lo && j < t.u.keys.hi) {
           const clattn_v e = CLATTN_VLOAD(column + (long)j * CLATTN_ROWS);
           w = CLATTN_AS_VI(e) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? w : e / sum;
         }
@@ -103,17 +124,18 @@ CLATTN_CPU_KERNEL void softmax(const clattn_params p, const clattn_round round, 
   }
 }
 
-/* acc[a][m] += sum over keys j0 <= j < j1 of numerator[j][m] * v[j][a] */
-static inline void clattn_weigh_block(__global const float *values, long row, long element, int keys,
+/* acc[a][m] += sum over keys of numerator[key][m] * v[key][a] */
+static inline void clattn_weigh_block(__global const float *values, const long *rows, long element, int keys,
                                       __global const float *numerators, clattn_v acc[CLATTN_ND][CLATTN_MQ]) {
-  for (int j = 0; j < keys; ++j) {
+  for (int x = 0; x < keys; ++x) {
     clattn_v w[CLATTN_MQ];
+    __global const float *row = values + rows[x];
 #pragma unroll
     for (int m = 0; m < CLATTN_MQ; ++m)
-      w[m] = CLATTN_VLOAD(numerators + (long)j * CLATTN_ROWS + m * CLATTN_LANES);
+      w[m] = CLATTN_VLOAD(numerators + (long)x * CLATTN_ROWS + m * CLATTN_LANES);
 #pragma unroll
     for (int a = 0; a < CLATTN_ND; ++a) {
-      const clattn_v y = (clattn_v)(values[j * row + a * element]);
+      const clattn_v y = (clattn_v)(row[a * element]);
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         acc[a][m] = fma(w[m], y, acc[a][m]);
@@ -126,13 +148,13 @@ static inline void clattn_weigh_block(__global const float *values, long row, lo
 static inline float clattn_weigh_kept(const clattn_params *p, __global const float *v, const clattn_tile *t, int lane,
                                       int d, __global const float *numerators) {
   float o = 0.0f;
-  for (int j0 = t->keys.lo; j0 < t->keys.hi; j0 += CLATTN_KEY_BLOCK) {
-    const int j1 = min(j0 + CLATTN_KEY_BLOCK, t->keys.hi);
+  for (int j0 = t->u.keys.lo; j0 < t->u.keys.hi; j0 += CLATTN_KEY_BLOCK) {
+    const int j1 = min(j0 + CLATTN_KEY_BLOCK, t->u.keys.hi);
     float part = 0.0f;
     for (int j = j0; j < j1; ++j) {
       const float w = numerators[(long)j * CLATTN_ROWS + lane];
       if (as_int(w) != CLATTN_EXCLUDED_BITS)
-        part = fma(w, v[clattn_kv_row(&p->v, t->b, t->h / p->group, j) + d * p->v.element], part);
+        part = fma(w, v[clattn_kv_row(p, &p->v, t->u.kv, j) + d * p->v.element], part);
     }
     o += part;
   }
@@ -141,24 +163,26 @@ static inline float clattn_weigh_kept(const clattn_params *p, __global const flo
 
 /* Step 3.  o = numerators . v / sum, for a tile of rows and a chunk of the value dimension.  Grid: (tile, dim chunk). */
 CLATTN_CPU_KERNEL void weighted_sum(const clattn_params p, const clattn_round round, __global const float *restrict v,
-                                    __global const int *restrict lengths, __global const float *restrict work,
-                                    __global float *restrict o) {
+                                    __global const int *restrict table, __global const int *restrict entries,
+                                    __global const float *restrict work, __global float *restrict o) {
   const int in_round = get_group_id(0);
   const int d0 = get_group_id(1) * CLATTN_DIM_CHUNK;
   const int dims = min(p.v_dim - d0, CLATTN_DIM_CHUNK);
   clattn_tile t;
-  clattn_tile_open(&p, lengths, round.first_tile + in_round, &t);
+  clattn_tile_open(&p, entries, table, work, work, round.first_tile + in_round, &t);
   __global const float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
   __global const float *sums = work + p.stats_first + (long)in_round * CLATTN_ROWS;
 
+  clattn_key_rows rows;
   float out[CLATTN_DIM_CHUNK * CLATTN_ROWS];
   for (int x = 0; x < dims * CLATTN_MQ; ++x)
     CLATTN_VSTORE((clattn_v)(0.0f), out + x * CLATTN_LANES);
 
-  for (int j = t.keys.lo; j < t.keys.hi; j += CLATTN_KEY_BLOCK) {
-    const int keys = min(t.keys.hi - j, CLATTN_KEY_BLOCK);
+  for (int j = t.u.keys.lo; j < t.u.keys.hi; j += CLATTN_KEY_BLOCK) {
+    const int keys = min(t.u.keys.hi - j, CLATTN_KEY_BLOCK);
     __global const float *numerators = tile + (long)j * CLATTN_ROWS;
-    __global const float *values = v + clattn_kv_row(&p.v, t.b, t.h / p.group, j) + d0 * p.v.element;
+    __global const float *values = v + d0 * p.v.element;
+    clattn_find_rows(&p, &p.v, &t, j, keys, rows);
     int d = 0;
     for (; d + CLATTN_ND <= dims; d += CLATTN_ND) {
       clattn_v acc[CLATTN_ND][CLATTN_MQ];
@@ -167,7 +191,7 @@ CLATTN_CPU_KERNEL void weighted_sum(const clattn_params p, const clattn_round ro
 #pragma unroll
         for (int m = 0; m < CLATTN_MQ; ++m)
           acc[a][m] = (clattn_v)(0.0f);
-      clattn_weigh_block(values + d * p.v.element, p.v.row, p.v.element, keys, numerators, acc);
+      clattn_weigh_block(values + d * p.v.element, rows, p.v.element, keys, numerators, acc);
 #pragma unroll
       for (int a = 0; a < CLATTN_ND; ++a)
 #pragma unroll
@@ -181,18 +205,17 @@ CLATTN_CPU_KERNEL void weighted_sum(const clattn_params p, const clattn_round ro
         clattn_v acc = (clattn_v)(0.0f);
         for (int x = 0; x < keys; ++x)
           acc = fma(CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES),
-                    (clattn_v)(values[x * p.v.row + d * p.v.element]), acc);
+                    (clattn_v)(values[rows[x] + d * p.v.element]), acc);
         float *at = out + d * CLATTN_ROWS + m * CLATTN_LANES;
         CLATTN_VSTORE(CLATTN_VLOAD(at) + acc, at);
       }
   }
 
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
-    const int i = t.first_row + lane;
-    if (i >= p.q_len)
+    if (!clattn_lane_exists(&t, lane))
       break;
     const float sum = sums[lane];
-    __global float *to = o + clattn_row(&p.o, t.b, t.h, i) + d0 * p.o.element;
+    __global float *to = o + clattn_lane_row(&p.o, &t, lane) + d0 * p.o.element;
     for (int d = 0; d < dims; ++d) {
       float x = out[d * CLATTN_ROWS + lane];
       if (x != x && sum == sum && sum != 0.0f)
@@ -202,4 +225,4 @@ CLATTN_CPU_KERNEL void weighted_sum(const clattn_params p, const clattn_round ro
   }
 }
 
-#include "three_step_common.cl.h"
+#include "common.cl.h"

@@ -40,7 +40,8 @@ static inline int64_t made_up_size(int64_t low, int64_t high) {
   return made_up_number(low, most < high ? most : high);
 }
 
-/* A resolved problem with any outputs, stage, lengths and offsets; sizes may be 0 but for the batch. */
+/* A resolved problem with any outputs, stage, lengths, offsets and prefixes, one in four packed; sizes may be 0 but for the
+ * batch. */
 static inline clattn_problem made_up_problem(int64_t longest) {
   clattn_problem problem;
   clattn_problem_init(&problem);
@@ -56,8 +57,32 @@ static inline clattn_problem made_up_problem(int64_t longest) {
   problem.q_length_mode = (clattn_length_mode)made_up_number(0, 1);
   problem.k_length_mode = (clattn_length_mode)made_up_number(0, 1);
   problem.offset_mode = (clattn_offset_mode)made_up_number(0, 3);
+  problem.prefix_mode = (uint32_t)made_up_number(0, 2);
+  problem.flags = made_up_number(0, 3) == 0 ? CLATTN_BATCH_INVARIANT : 0;
+  if (made_up_number(0, 3) == 0) {
+    problem.q.layout = problem.o.layout = problem.lse.layout = CLATTN_LAYOUT_PACKED;
+    problem.total_q = made_up_size(problem.q_len > 0, problem.batch * problem.q_len + 3);
+  }
+  if (made_up_number(0, 3) == 0) {
+    problem.k.layout = problem.v.layout = CLATTN_LAYOUT_PACKED;
+    problem.total_k = made_up_size(problem.k_len > 0, problem.batch * problem.k_len + 3);
+  }
   clattni_problem_resolve(&problem, &problem);
   return problem;
+}
+
+/* Sizes of an enqueue within the problem's bounds; packed rows are no more than so many sequences can have. */
+static inline clattni_sizes made_up_sizes(const clattn_problem *problem) {
+  const clattni_sizes bounds = clattni_bounds(problem);
+  clattni_sizes sizes = {made_up_number(0, bounds.batch), made_up_number(0, bounds.q_len),
+                         made_up_number(0, bounds.k_len), 0, 0};
+  if (clattni_packed_q(problem))
+    sizes.total_q =
+        made_up_number(0, sizes.batch * sizes.q_len < bounds.total_q ? sizes.batch * sizes.q_len : bounds.total_q);
+  if (clattni_packed_k(problem))
+    sizes.total_k =
+        made_up_number(0, sizes.batch * sizes.k_len < bounds.total_k ? sizes.batch * sizes.k_len : bounds.total_k);
+  return sizes;
 }
 
 /* The table's rows in turns. */

@@ -29,8 +29,10 @@ static const rule rules[] = {
     {"program", "os memory device hook"},
     {"context", "program"},
     {"plan", "select program context"},
-    {"enqueue", "launch plan"},
-    {"merge", "launch plan"},
+    {"place", "context"},
+    {"enqueue", "launch plan place"},
+    {"merge", "place"},
+    {"self", "enqueue"}, /* self_test.c */
 };
 enum { NUM_RULES = sizeof rules / sizeof rules[0] };
 
@@ -39,7 +41,7 @@ static const char c_headers[] = "assert.h ctype.h errno.h float.h inttypes.h lim
 static const char public_headers[] = "clattn.h clattn_ref.h";
 /* Of host/lib what needs no device (the units' own tests); of host/cli npy.h and device.h. */
 static const char test_headers[] = "status.h dtype.h os.h problem_internal.h problem.h select.h launch.h npy.h "
-                                   "device.h params.cl.h stub.h stub/stub.h";
+                                   "device.h params.cl.h stub.h stub/stub.h self_test_cases.h";
 
 /* Whether `word` is one of the words of `list`. */
 static int listed(const char *list, const char *word) {

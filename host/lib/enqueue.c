@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "place.h"
 #include "status.h"
 
 void clattn_args_init(clattn_args *args) {
@@ -20,6 +21,21 @@ clattn_mem clattn_buffer(cl_mem buffer, uint64_t offset) {
   return mem;
 }
 
+/* The buffer that an argument of this kind is; NULL where the enqueue has none. */
+static cl_mem buffer_of(int kind, const clattni_checked *checked, cl_mem workspace) {
+  switch (kind) {
+  case CLATTNI_ARG_WORKSPACE:
+    return workspace;
+  case CLATTNI_ARG_SCALE:
+    return checked->scale;
+  case CLATTNI_ARG_SOFTCAP:
+    return checked->softcap;
+  default:
+    return kind >= CLATTNI_ARG_SLOT ? checked->buffer[kind - CLATTNI_ARG_SLOT]
+                                    : checked->array[kind - CLATTNI_ARG_ARRAY];
+  }
+}
+
 /* Sets every argument of a kernel that stays the same over an enqueue's launches. */
 static cl_int set_arguments(const clattni_kernel *description, cl_kernel kernel, const clattni_checked *checked,
                             const clattn_params *params, cl_mem workspace) {
@@ -28,10 +44,10 @@ static cl_int set_arguments(const clattni_kernel *description, cl_kernel kernel,
     cl_int code = CL_SUCCESS;
     if (kind == CLATTNI_ARG_PARAMS)
       code = clSetKernelArg(kernel, i, sizeof(*params), params);
-    else if (kind == CLATTNI_ARG_WORKSPACE)
-      code = clSetKernelArg(kernel, i, sizeof(cl_mem), &workspace);
-    else if (kind >= CLATTNI_ARG_SLOT)
-      code = clSetKernelArg(kernel, i, sizeof(cl_mem), &checked->buffer[kind - CLATTNI_ARG_SLOT]);
+    else if (kind >= CLATTNI_ARG_WORKSPACE) {
+      const cl_mem buffer = buffer_of(kind, checked, workspace);
+      code = clSetKernelArg(kernel, i, sizeof(cl_mem), &buffer);
+    }
     if (code != CL_SUCCESS)
       return code;
   }
@@ -50,14 +66,19 @@ static cl_int set_argument_of_kind(const clattni_kernel *description, cl_kernel 
 static cl_int set_launch_arguments(const clattn_plan *plan, const clattni_checked *checked,
                                    const clattni_launch *launch, cl_kernel kernel) {
   const clattni_kernel *description = &plan->choice.variant->kernels[launch->entry];
-  if (launch->entry != CLATTNI_STAGE_LENGTHS)
+  if (launch->entry == CLATTNI_GATHER_ENTRIES) {
+    clattn_gather gather;
+    clattni_gather_of(plan, checked, &gather);
+    return set_argument_of_kind(description, kernel, CLATTNI_ARG_GATHER, sizeof(gather), &gather);
+  }
+  if (launch->entry != CLATTNI_STAGE_ENTRIES)
     return set_argument_of_kind(description, kernel, CLATTNI_ARG_ROUND, sizeof(launch->round), &launch->round);
-  clattn_lengths chunk;
+  clattn_entries chunk;
   memset(&chunk, 0, sizeof(chunk));
-  chunk.to = checked->bases.workspace + checked->layout.lengths + 3 * launch->first_entry;
+  chunk.to = checked->bases.workspace + checked->layout.entries + CLATTN_ENTRY_WORDS * launch->first_entry;
   chunk.count = launch->count;
   for (int32_t i = 0; i < launch->count; ++i)
-    clattni_entry_of(plan, checked, launch->first_entry + i, &chunk.entry[3 * i]);
+    clattni_entry_of(plan, checked, launch->first_entry + i, &chunk.word[CLATTN_ENTRY_WORDS * i]);
   return set_argument_of_kind(description, kernel, CLATTNI_ARG_CHUNK, sizeof(chunk), &chunk);
 }
 
@@ -142,20 +163,11 @@ clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, co
     *args->num_launch_events = 0;
   if (plan == NULL || queue == NULL)
     return clattni_fail(args->error, CLATTN_ERROR_NULL_POINTER, "%s is NULL", plan == NULL ? "plan" : "queue");
-  if ((num_events == 0) != (wait_list == NULL))
-    return clattni_fail(args->error, CL_INVALID_EVENT_WAIT_LIST, "num_events is %u, but wait_list is %sNULL",
-                        num_events, wait_list == NULL ? "" : "not ");
-  for (cl_uint i = 0; i < num_events; ++i) {
-    cl_context owner = NULL;
-    const cl_int code = clGetEventInfo(wait_list[i], CL_EVENT_CONTEXT, sizeof(owner), &owner, NULL);
-    if (code != CL_SUCCESS)
-      return clattni_fail(args->error, code, "asking event %u of wait_list for its context failed: %s", i,
-                          clattn_status_text(code));
-    if (owner != plan->context->cl)
-      return clattni_fail(args->error, CLATTN_ERROR_WRONG_CONTEXT,
-                          "event %u of wait_list is of another cl_context than the plan", i);
-  }
-  status = clattni_enqueue_check(plan, queue, args, &checked);
+  status = clattni_check_wait_list(plan->context, num_events, wait_list, args->error);
+  if (status == CLATTN_SUCCESS)
+    status = clattni_enqueue_check(plan, queue, args, &checked);
+  if (status == CLATTN_SUCCESS && plan->check_contents)
+    status = clattni_check_contents(plan, queue, &checked, num_events, wait_list);
   if (status != CLATTN_SUCCESS)
     return status;
   if (checked.list.count == 0) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 void clattni_launch_list_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
-                              const clattni_layout *layout, int staged, clattni_launch_list *list) {
+                              const clattni_layout *layout, int staged, int gathered, clattni_launch_list *list) {
   memset(list, 0, sizeof(*list));
   list->choice = choice;
   list->problem = resolved;
@@ -12,8 +12,9 @@ void clattni_launch_list_make(const clattni_choice *choice, const clattn_problem
   list->layout = *layout;
 
   list->staged = staged;
-  list->staging = staged ? layout->staging : 0;
-  list->count = layout->launches - layout->staging + list->staging;
+  list->gathered = staged && gathered && layout->staging > 0;
+  list->staging = staged ? layout->staging + list->gathered : 0;
+  list->count = layout->launches - layout->staging - (layout->staging > 0) + list->staging;
 }
 
 static size_t groups(int64_t items, int64_t per_group) {
@@ -22,8 +23,8 @@ static size_t groups(int64_t items, int64_t per_group) {
 
 /* Grid of one step over the tiles of a round. */
 static void place(const clattni_launch_list *list, clattni_launch *launch) {
-  if (launch->entry == CLATTNI_TILE_MAXIMUM) {
-    launch->global[0] = (size_t)launch->round.tiles;
+  if (launch->entry == CLATTNI_ROW_MAXIMUM) {
+    launch->global[0] = (size_t)launch->round.tiles * (size_t)list->choice->rows;
     return;
   }
   const clattni_choice *choice = list->choice;
@@ -38,7 +39,7 @@ static void place(const clattni_launch_list *list, clattni_launch *launch) {
   launch->dims = 2;
   if (choice->variant->shape == CLATTNI_SHAPE_LANES) {
     launch->global[0] = tiles;
-    launch->global[1] = launch->entry == CLATTNI_SOFTMAX || launch->entry == CLATTNI_FLASH ? 1 : chunks;
+    launch->global[1] = launch->entry == CLATTNI_SOFTMAX ? 1 : chunks;
     launch->local[0] = launch->local[1] = 1;
   } else if (launch->entry == CLATTNI_SOFTMAX) { /* a work-group per row */
     launch->global[0] = launch->local[0] = gx * gy;
@@ -59,12 +60,15 @@ void clattni_launch_at(const clattni_launch_list *list, int64_t index, clattni_l
   launch->depends_on = index - 1;
   launch->dims = 1;
   launch->local[0] = 1;
-  if (index < list->staging) {
-    launch->entry = CLATTNI_STAGE_LENGTHS;
-    launch->first_entry = index * CLATTN_LENGTHS_PER_LAUNCH;
+  if (list->gathered && index == list->staging - 1) {
+    launch->entry = CLATTNI_GATHER_ENTRIES;
+    launch->global[0] = (size_t)list->sizes.batch;
+  } else if (index < list->staging) {
+    launch->entry = CLATTNI_STAGE_ENTRIES;
+    launch->first_entry = index * CLATTN_ENTRIES_PER_LAUNCH;
     const int64_t left = list->sizes.batch - launch->first_entry;
-    launch->count = (int32_t)(left < CLATTN_LENGTHS_PER_LAUNCH ? left : CLATTN_LENGTHS_PER_LAUNCH);
-    launch->global[0] = (size_t)launch->count * 3;
+    launch->count = (int32_t)(left < CLATTN_ENTRIES_PER_LAUNCH ? left : CLATTN_ENTRIES_PER_LAUNCH);
+    launch->global[0] = (size_t)launch->count * CLATTN_ENTRY_WORDS;
   } else if (index < list->staging + rounds) {
     const int64_t round = (index - list->staging) / list->layout.steps_per_round;
     const int64_t first = round * list->layout.tiles_per_round, left = list->layout.total_tiles - first;
@@ -91,8 +95,45 @@ static void view(const clattni_launch_list *list, const clattni_bases *bases, cl
   out->first = bases->first[slot];
 }
 
+static clattn_head_view head_view(const clattni_launch_list *list, const clattni_bases *bases, clattni_slot slot) {
+  clattn_view whole;
+  view(list, bases, slot, &whole);
+  const clattn_head_view heads = {whole.batch, whole.head, whole.first};
+  return heads;
+}
+
+static cl_int cut_to_int(int64_t value) {
+  return value < INT32_MAX ? (cl_int)value : INT32_MAX;
+}
+
+/* The bits that follow from the problem; how an enqueue brings its arrays and scalars adds others. */
+static cl_int rules_of(const clattn_problem *problem) {
+  const struct {
+    int holds;
+    cl_int bit;
+  } rules[] = {
+      {problem->causal != 0, CLATTN_RULE_CAUSAL},
+      {problem->use_bias != 0, CLATTN_RULE_BIAS},
+      {problem->keep_mask_kind == CLATTN_MASK_U8, CLATTN_RULE_MASK_U8},
+      {problem->keep_mask_kind == CLATTN_MASK_BITS, CLATTN_RULE_MASK_BITS},
+      {problem->block_mask_kind != CLATTN_MASK_NONE, CLATTN_RULE_BLOCK_MASK},
+      {problem->alibi != CLATTN_ALIBI_NONE, CLATTN_RULE_ALIBI},
+      {problem->alibi == CLATTN_ALIBI_SYMMETRIC, CLATTN_RULE_SYMMETRIC},
+      {problem->use_sink != 0, CLATTN_RULE_SINK},
+      {(problem->flags & CLATTN_BATCH_INVARIANT) != 0, CLATTN_RULE_INVARIANT},
+      {(problem->outputs & CLATTN_OUT_O) != 0, CLATTN_RULE_OUT},
+      {(problem->outputs & CLATTN_OUT_LSE) != 0, CLATTN_RULE_LSE},
+      {(problem->outputs & CLATTN_OUT_MAX_LOGIT) != 0, CLATTN_RULE_MAX_LOGIT},
+  };
+  cl_int bits = 0;
+  for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); ++i)
+    bits |= rules[i].holds ? rules[i].bit : 0;
+  return bits;
+}
+
 void clattni_launch_params(const clattni_launch_list *list, const clattni_bases *bases, clattn_params *params) {
   const clattn_problem *problem = list->problem;
+  const clattni_sizes *sizes = &list->sizes;
   memset(params, 0, sizeof(*params));
   view(list, bases, CLATTNI_Q, &params->q);
   view(list, bases, CLATTNI_K, &params->k);
@@ -100,41 +141,57 @@ void clattni_launch_params(const clattni_launch_list *list, const clattni_bases 
   view(list, bases, CLATTNI_O, &params->o);
   view(list, bases, CLATTNI_LSE, &params->lse);
   view(list, bases, CLATTNI_SCORES, &params->scores);
-  view(list, bases, CLATTNI_MAX_LOGIT, &params->max_logit);
   view(list, bases, CLATTNI_BIAS, &params->bias);
   view(list, bases, CLATTNI_KEEP_MASK, &params->mask);
+  view(list, bases, CLATTNI_BLOCK_MASK, &params->blocks);
+  params->max_logit = head_view(list, bases, CLATTNI_MAX_LOGIT);
+  params->slopes = head_view(list, bases, CLATTNI_ALIBI_SLOPES);
+  params->sink = head_view(list, bases, CLATTNI_SINK);
+  params->table_first = bases->first[CLATTNI_PAGE_TABLE];
+  params->scale_first = bases->scale_first;
+  params->softcap_first = bases->softcap_first;
 
   params->offset = bases->offset;
+  params->prefix = bases->prefix;
   params->window_left = params->window_right = CLATTN_UNLIMITED;
   if ((problem->window & CLATTN_WINDOW_LEFT) && problem->window_left < CLATTN_UNLIMITED)
     params->window_left = problem->window_left;
   if ((problem->window & CLATTN_WINDOW_RIGHT) && problem->window_right < CLATTN_UNLIMITED)
     params->window_right = problem->window_right;
+  /* a chunk wider than all positions that there are, from -2^32 to 2^32, parts them at 0 alone */
+  params->chunk = problem->chunk < CLATTN_UNLIMITED ? problem->chunk : CLATTN_UNLIMITED;
 
-  params->lengths_first = bases->workspace + list->layout.lengths;
-  params->maxima_first = bases->workspace + list->layout.maxima;
+  params->entries_first = bases->workspace + list->layout.entries;
   params->stats_first = bases->workspace + list->layout.stats;
   params->partial_first = bases->workspace + list->layout.partial;
   params->scores_first = bases->workspace + list->layout.scores;
+  params->maxima.first = bases->workspace + list->layout.maxima;
+  params->maxima.row = 1;
+  params->maxima.head = clattni_packed_q(problem) ? sizes->total_q : sizes->q_len;
+  params->maxima.batch = clattni_packed_q(problem) ? 0 : problem->q_heads * sizes->q_len;
 
-  params->batch = (cl_int)list->sizes.batch;
+  params->batch = (cl_int)sizes->batch;
   params->q_heads = (cl_int)problem->q_heads;
   params->group = (cl_int)(problem->q_heads / problem->kv_heads);
-  params->q_len = (cl_int)list->sizes.q_len;
-  params->k_len = (cl_int)list->sizes.k_len;
+  params->pack = list->choice->pack;
+  params->q_len = (cl_int)sizes->q_len;
+  params->k_len = (cl_int)sizes->k_len;
   params->qk_dim = (cl_int)problem->qk_dim;
   params->v_dim = (cl_int)problem->v_dim;
-  params->tiles_per_head = (cl_int)list->layout.tiles_per_head;
+  params->rows = list->choice->rows;
+  params->tiles_per_unit = (cl_int)list->layout.tiles_per_unit;
   params->key_chunks = (cl_int)list->layout.key_chunks;
   params->keys_per_chunk = (cl_int)list->choice->keys_per_chunk;
   params->k_stored = (cl_int)list->layout.k_stored;
+  params->page_size = clattni_paged(problem) ? (cl_int)problem->page_size : 0;
+  params->num_pages = (cl_int)problem->num_pages;
+  params->max_pages = (cl_int)problem->max_pages;
+  params->block_q = cut_to_int(problem->block_q);
+  params->block_k = cut_to_int(problem->block_k);
   params->scale = bases->scale;
   params->softcap = bases->softcap;
   params->stage = (problem->outputs & CLATTN_OUT_SCORES) ? problem->stage : CLATTN_SCORES_NONE;
-  params->rules = (problem->causal ? CLATTN_RULE_CAUSAL : 0) | (problem->use_bias ? CLATTN_RULE_BIAS : 0) |
-                  (problem->keep_mask_kind == CLATTN_MASK_U8 ? CLATTN_RULE_MASK_U8 : 0) |
-                  (problem->keep_mask_kind == CLATTN_MASK_BITS ? CLATTN_RULE_MASK_BITS : 0) |
-                  (list->staged ? CLATTN_RULE_LENGTHS : 0) | ((problem->outputs & CLATTN_OUT_O) ? CLATTN_RULE_OUT : 0) |
-                  ((problem->outputs & CLATTN_OUT_LSE) ? CLATTN_RULE_LSE : 0) |
-                  ((problem->outputs & CLATTN_OUT_MAX_LOGIT) ? CLATTN_RULE_MAX_LOGIT : 0);
+  params->rules = rules_of(problem) | (list->staged ? CLATTN_RULE_ENTRIES : 0) |
+                  (list->layout.search ? CLATTN_RULE_SEARCH : 0) | (bases->scale_buffer ? CLATTN_RULE_SCALE : 0) |
+                  (bases->softcap_buffer ? CLATTN_RULE_SOFTCAP : 0);
 }

@@ -13,7 +13,7 @@ typedef struct clattni_launch {
   uint32_t dims;
   size_t global[2], local[2];
   clattn_round round;  /* of the steps of a round */
-  int64_t first_entry; /* STAGE_LENGTHS: batch entries first_entry .. + count - 1 */
+  int64_t first_entry; /* STAGE_ENTRIES: batch entries first_entry .. + count - 1 */
   int32_t count;
   int64_t depends_on; /* index of the launch that must be complete before; -1: none */
 } clattni_launch;
@@ -24,13 +24,15 @@ typedef struct clattni_launch_list {
   const clattn_problem *problem; /* resolved */
   clattni_sizes sizes;
   clattni_layout layout;
-  int32_t staged;  /* 1: kernels read lengths and offset per batch entry */
-  int64_t staging; /* launches of STAGE_LENGTHS, first; then the rounds, then perhaps MAX_LOGIT_STEP */
+  int32_t staged; /* 1: kernels read entries from the workspace */
+  int64_t
+      staging; /* launches of STAGE_ENTRIES and GATHER_ENTRIES, first; then the rounds, then perhaps MAX_LOGIT_STEP */
+  int32_t gathered; /* 1: the last of them is GATHER_ENTRIES, for arrays on the device */
   int64_t count;
 } clattni_launch_list;
 
 void clattni_launch_list_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
-                              const clattni_layout *layout, int staged, clattni_launch_list *list);
+                              const clattni_layout *layout, int staged, int gathered, clattni_launch_list *list);
 /* Launch number index, 0 <= index < count.  Launches are in an order that an in-order queue may run them in. */
 void clattni_launch_at(const clattni_launch_list *list, int64_t index, clattni_launch *launch);
 
@@ -38,8 +40,10 @@ void clattni_launch_at(const clattni_launch_list *list, int64_t index, clattni_l
 typedef struct clattni_bases {
   int64_t first[CLATTNI_SLOTS]; /* element index of each tensor's start in its buffer */
   int64_t workspace;            /* likewise, in 4-byte words */
-  int64_t offset;               /* position of query row 0 where it is the same for all batch entries */
+  int64_t offset, prefix;       /* where they are the same for all batch entries */
   float scale, softcap;
+  int scale_buffer, softcap_buffer; /* 1: stands in a buffer instead, at element */
+  int64_t scale_first, softcap_first;
 } clattni_bases;
 void clattni_launch_params(const clattni_launch_list *list, const clattni_bases *bases, clattn_params *params);
 

@@ -82,8 +82,8 @@ static clattn_status check_options(const clattn_plan_options *options, clattn_er
     if (options->reserved[i] != 0)
       return clattni_fail(error, CLATTN_ERROR_RESERVED, "clattn_plan_options.reserved[%zu] is %u, not 0", i,
                           options->reserved[i]);
-  if (options->check_contents != 0)
-    return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "check_contents is not supported yet");
+  if (options->check_contents > 1)
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "check_contents is %u: must be 0 or 1", options->check_contents);
   return CLATTN_SUCCESS;
 }
 
@@ -132,6 +132,7 @@ clattn_status clattn_plan_create(clattn_context *context, const clattn_problem *
   plan->choice = choice;
   plan->program = program;
   plan->build_seconds = seconds;
+  plan->check_contents = options != NULL && options->check_contents != 0;
   atomic_init(&plan->line, NULL);
   clattni_clear(error);
   if (context->log != NULL && clattn_problem_format(problem, line, sizeof(line), NULL) == CLATTN_SUCCESS)
@@ -190,7 +191,7 @@ clattn_status clattn_plan_get_info(const clattn_plan *plan, clattn_plan_info *in
   if (info->struct_size != sizeof(*info))
     return CLATTN_ERROR_STRUCT_SIZE;
   const clattn_problem *problem = &plan->problem;
-  const clattni_sizes bounds = {problem->batch, problem->q_len, problem->k_len};
+  const clattni_sizes bounds = clattni_bounds(problem);
   if (!clattni_layout_make(&plan->choice, problem, &bounds, plan->choice.workspace_bytes, &layout))
     return CLATTN_ERROR_INTERNAL;
   clattn_plan_info_init(info);

@@ -16,6 +16,7 @@ struct clattn_plan {
   clattni_choice choice;
   clattni_program *program; /* of the context */
   double build_seconds;
+  int check_contents;   /* 1: arrays on the device are read back and checked */
   _Atomic(char *) line; /* the problem line, written when somebody first asks: it takes as long as all the rest */
 };
 

@@ -8,7 +8,7 @@
 #include "memory.h"
 #include "os.h"
 
-#define CLATTNI_MAX_KERNELS 8
+#define CLATTNI_MAX_KERNELS 9
 
 typedef struct clattni_kernel_set {
   cl_kernel kernel[CLATTNI_MAX_KERNELS];

@@ -9,42 +9,53 @@
 
 #define SLOT(slot) (CLATTNI_ARG_SLOT + (slot))
 
+/* Kernels that every variant has. */
+#define COMMON_KERNELS                                                                                                 \
+  [CLATTNI_STAGE_ENTRIES] = {"stage_entries", {CLATTNI_ARG_CHUNK, CLATTNI_ARG_WORKSPACE}},                             \
+  [CLATTNI_GATHER_ENTRIES] = {"gather_entries",                                                                        \
+                              {CLATTNI_ARG_GATHER, CLATTNI_ARG_ARRAY, CLATTNI_ARG_ARRAY + 1, CLATTNI_ARG_ARRAY + 2,    \
+                               CLATTNI_ARG_ARRAY + 3, CLATTNI_ARG_ARRAY + 4, CLATTNI_ARG_ARRAY + 5,                    \
+                               CLATTNI_ARG_WORKSPACE}},                                                                \
+  [CLATTNI_MAX_LOGIT_STEP] = {                                                                                         \
+      "max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}}
+
+/* What scores are made of beside q and k; the workspace holds the entries. */
+#define SCORE_ARGS SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), SLOT(CLATTNI_BLOCK_MASK), SLOT(CLATTNI_ALIBI_SLOPES)
+#define PLACE_ARGS SLOT(CLATTNI_PAGE_TABLE), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE
+
 /* Both bodies of the pipeline take the same arguments. */
 static const clattni_kernel three_step_kernels[CLATTNI_ENTRIES] = {
-    [CLATTNI_STAGE_LENGTHS] = {"stage_lengths", {CLATTNI_ARG_CHUNK, CLATTNI_ARG_WORKSPACE}},
+    COMMON_KERNELS,
     [CLATTNI_SCORE] = {"scores",
-                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_BIAS),
-                        SLOT(CLATTNI_KEEP_MASK), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_SCORES)}},
-    [CLATTNI_TILE_MAXIMUM] = {"tile_maximum", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, CLATTNI_ARG_WORKSPACE}},
+                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SCORE_ARGS,
+                        CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, PLACE_ARGS, SLOT(CLATTNI_SCORES)}},
+    [CLATTNI_ROW_MAXIMUM] = {"row_maximum",
+                             {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_PAGE_TABLE),
+                              CLATTNI_ARG_WORKSPACE}},
     [CLATTNI_SOFTMAX] = {"softmax",
-                         {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE,
-                          SLOT(CLATTNI_LSE), SLOT(CLATTNI_SCORES)}},
+                         {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_SINK), PLACE_ARGS, SLOT(CLATTNI_LSE),
+                          SLOT(CLATTNI_SCORES)}},
     [CLATTNI_WEIGHTED_SUM] = {"weighted_sum",
-                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_V), CLATTNI_ARG_WORKSPACE,
-                               CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_O)}},
-    [CLATTNI_MAX_LOGIT_STEP] = {"max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}},
+                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_V), PLACE_ARGS, SLOT(CLATTNI_O)}},
 };
 
 static const clattni_kernel flash_lanes_kernels[CLATTNI_ENTRIES] = {
-    [CLATTNI_STAGE_LENGTHS] = {"stage_lengths", {CLATTNI_ARG_CHUNK, CLATTNI_ARG_WORKSPACE}},
+    COMMON_KERNELS,
     [CLATTNI_FLASH] = {"flash",
                        {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_V),
-                        SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE,
+                        SCORE_ARGS, SLOT(CLATTNI_SINK), CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, PLACE_ARGS,
                         SLOT(CLATTNI_O), SLOT(CLATTNI_LSE), SLOT(CLATTNI_SCORES)}},
-    [CLATTNI_MAX_LOGIT_STEP] = {"max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}},
 };
 
 static const clattni_kernel flash_tiles_kernels[CLATTNI_ENTRIES] = {
-    [CLATTNI_STAGE_LENGTHS] = {"stage_lengths", {CLATTNI_ARG_CHUNK, CLATTNI_ARG_WORKSPACE}},
+    COMMON_KERNELS,
     [CLATTNI_FLASH] = {"flash",
                        {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_V),
-                        SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE,
+                        SCORE_ARGS, SLOT(CLATTNI_SINK), CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, PLACE_ARGS,
                         SLOT(CLATTNI_O), SLOT(CLATTNI_LSE)}},
     [CLATTNI_FLASH_SCORES] = {"flash_scores",
-                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K),
-                               SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), CLATTNI_ARG_WORKSPACE,
-                               CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_SCORES)}},
-    [CLATTNI_MAX_LOGIT_STEP] = {"max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}},
+                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SCORE_ARGS,
+                               CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, PLACE_ARGS, SLOT(CLATTNI_SCORES)}},
 };
 
 /* The table.  Selection takes the first row that fits and suits the device. */
@@ -86,8 +97,9 @@ static int64_t round_up(int64_t a, int64_t multiple) {
   return ceil_div(a, multiple) * multiple;
 }
 
-int clattni_uses_lengths(const clattn_problem *resolved) {
-  return resolved->q_length_mode == CLATTN_LENGTH_PER_BATCH || resolved->k_length_mode == CLATTN_LENGTH_PER_BATCH ||
+int clattni_uses_entries(const clattn_problem *resolved) {
+  return clattni_packed_q(resolved) || clattni_packed_k(resolved) || resolved->prefix_mode == CLATTN_PREFIX_PER_BATCH ||
+         resolved->q_length_mode == CLATTN_LENGTH_PER_BATCH || resolved->k_length_mode == CLATTN_LENGTH_PER_BATCH ||
          resolved->offset_mode == CLATTN_OFFSET_VALUE || resolved->offset_mode == CLATTN_OFFSET_PER_BATCH;
 }
 
@@ -96,7 +108,7 @@ static int64_t place_round(const clattni_choice *choice, const clattn_problem *r
                            clattni_layout *layout) {
   const int maxima = (resolved->outputs & CLATTN_OUT_MAX_LOGIT) != 0;
   layout->partial = layout->stats + round_up(tiles * choice->rows, REGION);
-  layout->scores = layout->partial + (maxima ? round_up(tiles * layout->key_chunks, REGION) : 0);
+  layout->scores = layout->partial + (maxima ? round_up(tiles * layout->key_chunks * choice->rows, REGION) : 0);
   return layout->scores + tiles * choice->rows * layout->k_stored;
 }
 
@@ -118,28 +130,56 @@ static void choose_steps(const clattni_choice *choice, const clattn_problem *res
   }
   layout->steps[layout->steps_per_round++] = CLATTNI_SCORE;
   if (outputs & CLATTN_OUT_MAX_LOGIT)
-    layout->steps[layout->steps_per_round++] = CLATTNI_TILE_MAXIMUM;
+    layout->steps[layout->steps_per_round++] = CLATTNI_ROW_MAXIMUM;
   if ((outputs & (CLATTN_OUT_O | CLATTN_OUT_LSE)) || weights)
     layout->steps[layout->steps_per_round++] = CLATTNI_SOFTMAX;
   if (outputs & CLATTN_OUT_O)
     layout->steps[layout->steps_per_round++] = CLATTNI_WEIGHTED_SUM;
 }
 
+/* Whether tiles of packed rows are found by search.  Scores for the caller have rows that packed batch entries lack; tiles
+ * over all of them write those too. */
+static int is_searched(const clattn_problem *resolved) {
+  return clattni_packed_q(resolved) && !(resolved->outputs & CLATTN_OUT_SCORES);
+}
+
+/* How many tiles there are: kernels/tile.cl.h. */
+static void place_tiles(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
+                        clattni_layout *layout) {
+  const int64_t units = resolved->q_heads / choice->pack;
+  layout->search = is_searched(resolved);
+  if (layout->search) {
+    layout->tiles_per_unit =
+        sizes->total_q > 0 && sizes->q_len > 0 ? sizes->total_q * choice->pack / choice->rows + sizes->batch : 0;
+    layout->total_tiles = units * layout->tiles_per_unit;
+  } else {
+    layout->tiles_per_unit = ceil_div(sizes->q_len * choice->pack, choice->rows);
+    layout->total_tiles = sizes->batch * units * layout->tiles_per_unit;
+  }
+  if (sizes->batch == 0)
+    layout->total_tiles = 0;
+}
+
+/* Rows of all heads: what has a number per row takes so many words. */
+static int64_t all_rows(const clattn_problem *resolved, const clattni_sizes *sizes) {
+  return resolved->q_heads * (clattni_packed_q(resolved) ? sizes->total_q : sizes->batch * sizes->q_len);
+}
+
 int clattni_layout_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
                         uint64_t budget, clattni_layout *layout) {
   const int maxima = (resolved->outputs & CLATTN_OUT_MAX_LOGIT) != 0;
   memset(layout, 0, sizeof(*layout));
-  layout->tiles_per_head = ceil_div(sizes->q_len, choice->rows);
-  layout->total_tiles = sizes->batch * resolved->q_heads * layout->tiles_per_head;
+  place_tiles(choice, resolved, sizes, layout);
   layout->k_stored = round_up(sizes->k_len, choice->key_multiple);
   layout->key_chunks = sizes->k_len > 0 ? ceil_div(sizes->k_len, choice->keys_per_chunk) : 1;
   choose_steps(choice, resolved, layout);
-  if (layout->total_tiles > 0 && clattni_uses_lengths(resolved))
-    layout->staging = ceil_div(sizes->batch, CLATTN_LENGTHS_PER_LAUNCH);
-  layout->launches = layout->staging + (maxima && sizes->batch > 0);
+  const int entries = clattni_uses_entries(resolved);
+  if ((layout->total_tiles > 0 || maxima) && entries)
+    layout->staging = ceil_div(sizes->batch, CLATTN_ENTRIES_PER_LAUNCH);
+  layout->launches = layout->staging + (layout->staging > 0) + (maxima && sizes->batch > 0);
 
-  layout->maxima = clattni_uses_lengths(resolved) ? round_up(3 * sizes->batch, REGION) : 0;
-  layout->stats = layout->maxima + (maxima ? round_up(layout->total_tiles, REGION) : 0);
+  layout->maxima = entries ? round_up(CLATTN_ENTRY_WORDS * sizes->batch, REGION) : 0;
+  layout->stats = layout->maxima + (maxima ? round_up(all_rows(resolved, sizes), REGION) : 0);
   if (layout->total_tiles == 0) {
     layout->partial = layout->scores = layout->stats;
     layout->bytes = (uint64_t)layout->stats * 4;
@@ -156,7 +196,8 @@ int clattni_layout_make(const clattni_choice *choice, const clattn_problem *reso
     return layout->bytes <= budget;
   }
   const int64_t words = budget / 4 > INT64_MAX ? INT64_MAX : (int64_t)(budget / 4);
-  const int64_t per_tile = choice->rows + (maxima ? layout->key_chunks : 0) + choice->rows * layout->k_stored;
+  const int64_t per_tile =
+      choice->rows + (maxima ? choice->rows * layout->key_chunks : 0) + choice->rows * layout->k_stored;
   int64_t tiles = words > layout->stats ? (words - layout->stats) / per_tile : 0;
   if (tiles > layout->total_tiles)
     tiles = layout->total_tiles;
@@ -173,49 +214,50 @@ int clattni_layout_make(const clattni_choice *choice, const clattn_problem *reso
   return fits;
 }
 
-/* Head-dimension classes of the lane kernels: what a tile of queries takes of private memory.  0: above the largest. */
+/* Head-dimension classes of the lane kernels: how much of a tile of queries and of its results is in private memory at a
+ * time.  Beyond the largest one both go through it in parts. */
 static int dim_class(int64_t dim) {
-  static const int classes[] = {32, 64, 128, 256, 1024};
+  static const int classes[] = {32, 64, 128, 256};
   for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); ++i)
     if (dim <= classes[i])
       return classes[i];
-  return 0;
+  return 1024;
+}
+
+/* Heads of a group share tiles where the query rows of one head don't fill one: then k and v are read once for all.  That
+ * depends on the other rows of a call, so not where their number may not change a bit. */
+static int32_t choose_pack(const clattn_problem *resolved, int fused, int32_t rows) {
+  const int64_t group = resolved->q_heads / resolved->kv_heads;
+  return fused && resolved->q_len < rows && !(resolved->flags & CLATTN_BATCH_INVARIANT) ? (int32_t)group : 1;
 }
 
 /* Register blocks that fill the registers of a vector width: 32 registers with 512 bits, 16 below. */
-static int choose_lanes(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
+static void choose_lanes(const clattni_request *request, clattni_choice *choice) {
   const clattn_device_info *device = request->device;
   const int64_t qk_dim = request->problem->qk_dim, v_dim = request->problem->v_dim;
   const int fused = choice->variant->fused;
   const int dim = fused ? dim_class(qk_dim > v_dim ? qk_dim : v_dim) : qk_dim <= 256 ? 256 : 1024;
-  if (dim == 0) {
-    clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
-                 "variant %s takes head dimensions up to 1024; qk_dim is %lld, v_dim %lld", choice->variant->name,
-                 (long long)qk_dim, (long long)v_dim);
-    return 0;
-  }
   const int lanes = device->native_float_width >= 16 ? 16 : device->native_float_width >= 8 ? 8 : 4;
   const int vectors = 3, keys = lanes == 16 ? 8 : 4;
   choice->rows = lanes * vectors;
   choice->key_multiple = keys;
   choice->keys_per_chunk = fused ? CLATTN_KEY_BLOCK : 1024;
-  choice->dim_chunk = 256;
+  choice->dim_chunk = fused ? dim : 256;
   choice->gx = choice->gy = 1;
   snprintf(choice->options, sizeof(choice->options),
            "-DCLATTN_LANES=%d -DCLATTN_MQ=%d -DCLATTN_NK=%d -DCLATTN_ND=%d -DCLATTN_DIM=%d", lanes, vectors, keys, keys,
            dim);
-  return 1;
 }
 
 /* Bytes of local memory that a work-group of gx * gy items declares: kernels/group_tile.cl.h, three_step.cl and
  * flash_gpu_simt.cl (with `values` value elements). */
 static uint64_t tile_local_bytes(int gx, int gy, int fused, int values) {
   const unsigned rows = 8u * (unsigned)gy, columns = 4u * (unsigned)gx, items = (unsigned)(gx * gy), step = 16;
-  uint64_t words = step * (rows + 1) + items;
+  uint64_t words = step * (rows + 1);
   if (fused) /* keys and values share an array */
-    words += step * ((unsigned)values + 1) + columns * (rows + 1) + items + rows + 1;
+    words += step * ((unsigned)values + 1) + columns * (rows + 1) + 2 * items + rows + 1;
   else
-    words += step * (columns + 1);
+    words += step * (columns + 1) + (unsigned)gx * rows;
   return 4 * words;
 }
 
@@ -249,7 +291,7 @@ static int choose_tiles(const clattni_request *request, clattni_choice *choice, 
 }
 
 /* Workspace that a plan takes without a cap: a CPU's score tiles stay in its caches, other devices get room for many
- * work-groups; and every compute unit gets some tiles, where memory is no object. */
+ * work-groups; and every compute unit gets some tiles, where memory is no object.  What is there once comes on top. */
 static uint64_t usual_budget(const clattni_request *request, const clattni_choice *choice,
                              const clattni_sizes *bounds) {
   const uint64_t most = (uint64_t)1 << 30, limit = request->device->max_alloc_bytes;
@@ -257,15 +299,28 @@ static uint64_t usual_budget(const clattni_request *request, const clattni_choic
   const uint64_t tiles = 4 * (uint64_t)request->device->compute_units;
   const uint64_t wanted = tile > most / tiles ? most : tile * tiles;
   const uint64_t usual = choice->variant->shape == CLATTNI_SHAPE_LANES ? (uint64_t)16 << 20 : (uint64_t)256 << 20;
-  const uint64_t budget = usual > wanted ? usual : wanted;
+  clattni_layout layout;
+  (void)clattni_layout_make(choice, request->problem, bounds, 0, &layout);
+  const uint64_t budget = (usual > wanted ? usual : wanted) + (uint64_t)layout.stats * 4;
   return budget < limit ? budget : limit;
+}
+
+/* Tiles, row maxima and grids are counted in int.  The numbers are those of place_tiles, which may not overflow then. */
+static int tiles_countable(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *bounds) {
+  const int64_t units = resolved->q_heads / choice->pack;
+  const int64_t rows = bounds->total_q > bounds->q_len ? bounds->total_q : bounds->q_len;
+  if (bounds->batch * resolved->q_heads > INT32_MAX || rows * choice->pack > INT32_MAX - choice->rows)
+    return 0;
+  if (is_searched(resolved))
+    return bounds->total_q * choice->pack / choice->rows + bounds->batch <= INT32_MAX / (units + 1);
+  return ceil_div(bounds->q_len * choice->pack, choice->rows) <= INT32_MAX / (bounds->batch * units + 1);
 }
 
 /* Whether the row can take the problem on the device at all; fills the tile on success. */
 static clattn_status try_variant(const clattni_request *request, const clattni_variant *variant, clattni_choice *choice,
                                  clattn_error *error) {
   const clattn_device_info *device = request->device;
-  const clattni_sizes bounds = {request->problem->batch, request->problem->q_len, request->problem->k_len};
+  const clattni_sizes bounds = clattni_bounds(request->problem);
   memset(choice, 0, sizeof(*choice));
   choice->variant = variant;
   for (uint32_t i = 0; i < request->forbidden_count; ++i)
@@ -278,16 +333,16 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
     return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
                         "variant %s needs %u bytes of kernel arguments; the device allows %u", variant->name,
                         parameters, device->max_parameter_bytes);
-  if (variant->shape == CLATTNI_SHAPE_LANES ? !choose_lanes(request, choice, error)
-                                            : !choose_tiles(request, choice, error))
+  if (variant->shape == CLATTNI_SHAPE_LANES)
+    choose_lanes(request, choice);
+  else if (!choose_tiles(request, choice, error))
     return CLATTN_ERROR_VARIANT_UNFIT;
-
-  if (bounds.batch * request->problem->q_heads > INT32_MAX ||
-      ceil_div(bounds.q_len, choice->rows) > INT32_MAX / (bounds.batch * request->problem->q_heads + 1))
+  choice->pack = choose_pack(request->problem, variant->fused, choice->rows);
+  if (!tiles_countable(choice, request->problem, &bounds))
     return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
                         "variant %s: batch %lld * q_heads %lld * q_len %lld is more row tiles than a grid can count",
                         variant->name, (long long)bounds.batch, (long long)request->problem->q_heads,
-                        (long long)bounds.q_len);
+                        (long long)(clattni_packed_q(request->problem) ? bounds.total_q : bounds.q_len));
   const uint64_t limit = device->max_alloc_bytes;
   const int capped = request->workspace_cap != 0 && request->workspace_cap <= limit;
   const uint64_t budget = request->workspace_cap == 0 ? usual_budget(request, choice, &bounds)
@@ -301,8 +356,9 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
     return clattni_fail(error, CLATTN_ERROR_WORKSPACE_TOO_SMALL,
                         "variant %s needs at least %llu bytes of workspace, for %s of %d rows; %s is %llu",
                         variant->name, (unsigned long long)layout.bytes,
-                        variant->fused ? "lengths and the maxima of its tiles" : "one tile", choice->rows,
-                        capped ? "the workspace cap" : "the device's largest buffer",
+                        variant->fused ? "what differs between batch entries and the maxima of rows, in tiles"
+                                       : "one tile",
+                        choice->rows, capped ? "the workspace cap" : "the device's largest buffer",
                         (unsigned long long)(capped ? request->workspace_cap : limit));
   choice->workspace_bytes = layout.bytes;
   return CLATTN_SUCCESS;

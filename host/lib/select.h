@@ -9,9 +9,10 @@
 
 /* Kernels of a variant, in launch order. */
 typedef enum clattni_entry {
-  CLATTNI_STAGE_LENGTHS,
+  CLATTNI_STAGE_ENTRIES,
+  CLATTNI_GATHER_ENTRIES,
   CLATTNI_SCORE,
-  CLATTNI_TILE_MAXIMUM,
+  CLATTNI_ROW_MAXIMUM,
   CLATTNI_SOFTMAX,
   CLATTNI_WEIGHTED_SUM,
   CLATTNI_FLASH,
@@ -25,11 +26,15 @@ enum {
   CLATTNI_ARG_END = 0,
   CLATTNI_ARG_PARAMS,    /* clattn_params by value */
   CLATTNI_ARG_ROUND,     /* clattn_round by value */
-  CLATTNI_ARG_CHUNK,     /* clattn_lengths by value */
+  CLATTNI_ARG_CHUNK,     /* clattn_entries by value */
+  CLATTNI_ARG_GATHER,    /* clattn_gather by value */
   CLATTNI_ARG_WORKSPACE, /* its buffer */
-  CLATTNI_ARG_SLOT
+  CLATTNI_ARG_SCALE,     /* the caller's buffer, if the scalar stands on the device */
+  CLATTNI_ARG_SOFTCAP,
+  CLATTNI_ARG_ARRAY, /* the caller's arrays on the device, in the order of the bits of clattn_gather.arrays */
+  CLATTNI_ARG_SLOT = CLATTNI_ARG_ARRAY + 6
 };
-#define CLATTNI_MAX_KERNEL_ARGS 13
+#define CLATTNI_MAX_KERNEL_ARGS 18
 
 typedef struct clattni_kernel {
   const char *name;
@@ -68,6 +73,7 @@ typedef struct clattni_request {
 typedef struct clattni_choice {
   const clattni_variant *variant;
   int32_t rows;           /* query rows of a tile */
+  int32_t pack;           /* query heads that share tiles */
   int32_t key_multiple;   /* stored keys are rounded up to it */
   int32_t keys_per_chunk; /* keys that one work-group of `scores` does */
   int32_t dim_chunk;      /* value elements that one work-group of `weighted_sum` does */
@@ -83,19 +89,20 @@ clattn_status clattni_select(const clattni_request *request, clattni_choice *cho
  * boundary, and how many row tiles fit into a round.  Returns 0 if not even one tile fits; `bytes` is then what one takes.
  * Smaller sizes never need more than larger ones. */
 typedef struct clattni_layout {
-  int64_t tiles_per_head, total_tiles, tiles_per_round, rounds;
+  int64_t tiles_per_unit, total_tiles, tiles_per_round, rounds; /* a unit: kernels/tile.cl.h */
+  int32_t search;                                               /* 1: tiles of packed rows are found by search */
   int64_t key_chunks, k_stored;
-  int64_t lengths, maxima, stats, partial, scores; /* first words */
+  int64_t entries, maxima, stats, partial, scores; /* first words */
   uint64_t bytes;
-  int64_t staging;        /* launches that stage per-batch lengths, if the enqueue brings any */
+  int64_t staging;        /* launches that stage entries, if the enqueue brings any */
   clattni_entry steps[4]; /* of each round */
   int32_t steps_per_round;
-  int64_t launches; /* at most: staging, rounds and the final maximum */
+  int64_t launches; /* at most: staging and gathering, rounds and the final maximum */
 } clattni_layout;
 int clattni_layout_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
                         uint64_t budget, clattni_layout *layout);
 
-/* 1 if an enqueue may bring lengths or offsets per batch entry: then the workspace has room to stage them. */
-int clattni_uses_lengths(const clattn_problem *resolved);
+/* 1 if an enqueue may bring lengths, offsets, prefixes or starts per batch entry: then the workspace has room for them. */
+int clattni_uses_entries(const clattn_problem *resolved);
 
 #endif

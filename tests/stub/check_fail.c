@@ -15,6 +15,7 @@ typedef struct attempt {
   clattn_context *context, *made;
   clattn_plan *plan, *made_plan;
   clattn_error error;
+  clattn_merge_args merge;
   job job;
   cl_command_queue queue;
   cl_event gate, event;
@@ -71,7 +72,7 @@ static void disarm_context(attempt *a) {
 
 static clattn_status make_plan(attempt *a, clattn_plan **plan) {
   clattn_plan_options options;
-  clattn_plan_options_init(&options);
+  job_options(&a->job, &options);
   options.workspace_cap = CAP;
   options.variant = current->variant;
   return clattn_plan_create(a->context, &a->job.problem, &options, plan, &a->error);
@@ -100,7 +101,7 @@ static void prepare_enqueue(attempt *a) {
   clattn_plan_info info;
   clattn_plan_info_init(&info);
   assert_int_equal(clattn_plan_get_info(a->plan, &info), CLATTN_SUCCESS);
-  assert_true(current->variant ? info.row_blocks == 1 && info.launches <= 3 : info.row_blocks > 1);
+  assert_true(current->variant ? info.row_blocks == 1 && info.launches <= 4 : info.row_blocks > 1);
   a->queue = current->out_of_order ? a->rig->out_of_order : a->rig->in_order;
   job_buffers(&a->job, a->rig->cl);
   if (current->workspace)
@@ -111,6 +112,14 @@ static void prepare_enqueue(attempt *a) {
 static void arm_enqueue(attempt *a) {
   a->gate = make_user_event(a->rig->cl);
   a->event = NULL;
+}
+
+/* Where contents are checked the call blocks for what it waits for. */
+static void arm_checked(attempt *a) {
+  clattn_plan_options options;
+  job_options(&a->job, &options);
+  arm_enqueue(a);
+  assert_int_equal(clSetUserEventStatus(a->gate, CL_COMPLETE), CL_SUCCESS);
 }
 
 static clattn_status check_enqueue(attempt *a, clattn_status status) {
@@ -131,8 +140,44 @@ static clattn_status act_attention(attempt *a) {
                        clattn_attention(a->context, a->queue, &a->job.problem, &a->job.args, 1, &a->gate, &a->event));
 }
 
+static void prepare_merge(attempt *a) {
+  enum { PARTS = 3, ROWS = 5, DIM = 4 };
+  prepare_context(a);
+  a->queue = current->out_of_order ? a->rig->out_of_order : a->rig->in_order;
+  clattn_merge_args_init(&a->merge);
+  a->merge.error = &a->error;
+  a->merge.parts = PARTS;
+  a->merge.rows = ROWS;
+  a->merge.v_dim = DIM;
+  a->merge.part_o = clattn_buffer(make_buffer(a->rig->cl, (size_t)PARTS * ROWS * DIM * 4), 0);
+  a->merge.part_lse = clattn_buffer(make_buffer(a->rig->cl, (size_t)PARTS * ROWS * 4), 0);
+  a->merge.o = clattn_buffer(make_buffer(a->rig->cl, (size_t)ROWS * DIM * 4), 0);
+  a->merge.lse = clattn_buffer(make_buffer(a->rig->cl, (size_t)ROWS * 4), 0);
+}
+
+static clattn_status act_merge(attempt *a) {
+  const clattn_status status = clattn_merge(a->context, a->queue, &a->merge, 1, &a->gate, &a->event);
+  assert_true((status == CLATTN_SUCCESS) == (a->event != NULL));
+  return status;
+}
+
+static void finish_merge(attempt *a) {
+  const cl_mem all[] = {a->merge.part_o.buffer, a->merge.part_lse.buffer, a->merge.o.buffer, a->merge.lse.buffer};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i)
+    assert_int_equal(clReleaseMemObject(all[i]), CL_SUCCESS);
+  finish_context(a);
+}
+
 static void disarm_enqueue(attempt *a) {
   run_user_event(a->gate);
+  if (a->event)
+    assert_int_equal(clReleaseEvent(a->event), CL_SUCCESS);
+  a->event = NULL;
+  job_release_launch_events(&a->job);
+}
+
+static void disarm_checked(attempt *a) {
+  assert_int_equal(clReleaseEvent(a->gate), CL_SUCCESS);
   if (a->event)
     assert_int_equal(clReleaseEvent(a->event), CL_SUCCESS);
   a->event = NULL;
@@ -171,11 +216,17 @@ static clattn_status act_release(attempt *a) {
     name, prepare_enqueue, arm_enqueue, act_enqueue, disarm_enqueue, finish_enqueue, flags, workspace, out_of_order,   \
         "flash-cpu-vector"                                                                                             \
   }
+#define CHECKED_OPERATION(name, flags)                                                                                 \
+  {                                                                                                                    \
+    name, prepare_enqueue, arm_checked, act_enqueue, disarm_checked, finish_enqueue,                                   \
+        (flags) | JOB_DEVICE | JOB_CHECKED, 1, 0, NULL                                                                 \
+  }
 static const operation operations[] = {
     CONTEXT_OPERATION("context_create", act_context),
     CONTEXT_OPERATION("context_create_default", act_default_context),
     PLAN_OPERATION("plan_create", JOB_PLAIN),
     PLAN_OPERATION("plan_create, all fields", JOB_ALL),
+    PLAN_OPERATION("plan_create, packed and paged", JOB_ALL | JOB_PACKED | JOB_PAGED),
     ENQUEUE_OPERATION("enqueue", act_enqueue, JOB_PLAIN, 1, 0),
     ENQUEUE_OPERATION("enqueue, no workspace", act_enqueue, JOB_PLAIN, 0, 0),
     ENQUEUE_OPERATION("enqueue, lengths", act_enqueue, JOB_LENGTHS, 1, 0),
@@ -184,10 +235,18 @@ static const operation operations[] = {
     ENQUEUE_OPERATION("enqueue out of order, no workspace", act_enqueue, JOB_PLAIN, 0, 1),
     ENQUEUE_OPERATION("enqueue out of order, lengths", act_enqueue, JOB_LENGTHS, 1, 1),
     ENQUEUE_OPERATION("enqueue out of order, all", act_enqueue, JOB_ALL, 0, 1),
+    ENQUEUE_OPERATION("enqueue, packed", act_enqueue, JOB_PACKED, 1, 0),
+    ENQUEUE_OPERATION("enqueue, on the device", act_enqueue, JOB_ALL | JOB_DEVICE, 1, 0),
+    ENQUEUE_OPERATION("enqueue out of order, all on the device", act_enqueue,
+                      JOB_ALL | JOB_DEVICE | JOB_PACKED | JOB_PAGED, 0, 1),
+    CHECKED_OPERATION("checked enqueue, packed", JOB_ALL | JOB_PACKED),
+    CHECKED_OPERATION("checked enqueue, paged", JOB_PAGED),
     FUSED_OPERATION("fused enqueue", JOB_PLAIN, 0, 0),
     FUSED_OPERATION("fused enqueue, all", JOB_ALL, 1, 0),
     FUSED_OPERATION("fused enqueue out of order, no workspace", JOB_ALL, 0, 1),
     ENQUEUE_OPERATION("attention", act_attention, JOB_ALL, 0, 0),
+    {"merge", prepare_merge, arm_enqueue, act_merge, disarm_enqueue, finish_merge, 0, 0, 0, NULL},
+    {"merge out of order", prepare_merge, arm_enqueue, act_merge, disarm_enqueue, finish_merge, 0, 0, 1, NULL},
     {"plan_release, context_release", nothing, arm_release, act_release, nothing, nothing, JOB_ALL, 0, 0, NULL},
 };
 enum { NUM_OPERATIONS = sizeof operations / sizeof *operations };
@@ -359,7 +418,7 @@ static void test_calls_of_plans(void **state) {
 
 static void test_calls_of_enqueues(void **state) {
   for (int i = 0; i < NUM_OPERATIONS; ++i)
-    if (operations[i].disarm == disarm_enqueue)
+    if (operations[i].finish == finish_enqueue || operations[i].finish == finish_merge)
       fail_every_call(*state, i);
 }
 
@@ -374,6 +433,9 @@ static void test_allocations(void **state) {
     fail_every_allocation(*state, i);
   /* Contexts and plans live in the caller's memory; that they do is part of what this shows. */
   assert_true(table[0].allocations > 0 && table[2].allocations > 0);
+  for (int i = 0; i < NUM_OPERATIONS; ++i) /* six arrays, or lengths and the page table */
+    if (operations[i].arm == arm_checked)
+      assert_true(table[i].allocations >= (operations[i].flags & JOB_PACKED ? 6 : 2));
 }
 
 int run_failure_tests(void) {

@@ -162,6 +162,88 @@ static void test_tight_devices(void **state) {
   assert_true(counts[0] > 0 && counts[1] > 0);
 }
 
+/* A plan's status on a device with so much local memory and such groups; *rows of a tile. */
+static clattn_status try_local(const rig *r, const char *variant, int64_t v_dim, size_t group, cl_ulong local,
+                               uint32_t *rows) {
+  stub_settings settings;
+  stub->settings(&settings);
+  settings.local_bytes = local;
+  settings.max_work_group = group;
+  stub->set_settings(&settings);
+  clattn_context *const context = make_context(r);
+  clattn_plan_options options;
+  clattn_plan_options_init(&options);
+  options.variant = variant;
+  clattn_plan *plan = NULL;
+  clattn_plan_info info;
+  job j;
+  job_init(&j, JOB_ALL);
+  j.problem.v_dim = v_dim;
+  const clattn_status status = clattn_plan_create(context, &j.problem, &options, &plan, &j.error);
+  *rows = 0;
+  if (status == CLATTN_SUCCESS) {
+    get_info(plan, &info);
+    *rows = info.tile_q;
+  }
+  clattn_plan_release(plan);
+  clattn_context_release(context);
+  return status;
+}
+
+/* What selection thinks that the kernels declare is just what they do: the least local memory that a tile is taken with is
+ * enough for all of them, and a byte less would not be. */
+static void check_local(const rig *r, const char *variant, int64_t v_dim, size_t group, uint32_t wanted) {
+  cl_ulong too_few = 0, enough = 48 << 10;
+  uint32_t rows = 0;
+  assert_int_equal(try_local(r, variant, v_dim, group, enough, &rows), CLATTN_SUCCESS);
+  assert_int_equal(rows, wanted);
+  while (enough - too_few > 1) {
+    const cl_ulong middle = (too_few + enough) / 2;
+    const clattn_status status = try_local(r, variant, v_dim, group, middle, &rows);
+    *(status == CLATTN_SUCCESS && rows == wanted ? &enough : &too_few) = middle;
+  }
+  for (int more = 0; more < 2; ++more) {
+    stub_settings settings;
+    stub->settings(&settings);
+    settings.local_bytes = enough;
+    settings.kernel_local_bytes = (cl_ulong)more; /* as if the source declared so much more */
+    stub->set_settings(&settings);
+    clattn_context *const context = make_context(r);
+    clattn_plan_options options;
+    clattn_plan_options_init(&options);
+    options.variant = variant;
+    clattn_plan *plan = NULL;
+    job j;
+    job_init(&j, JOB_ALL);
+    j.problem.v_dim = v_dim;
+    assert_int_equal(clattn_plan_create(context, &j.problem, &options, &plan, &j.error), CLATTN_SUCCESS);
+    job_buffers(&j, r->cl);
+    for (int i = 0; i < 2; ++i) { /* v and o of this v_dim */
+      clattn_mem *const mem = i ? &j.args.o : &j.args.v;
+      clReleaseMemObject(mem->buffer);
+      *mem = clattn_buffer(make_buffer(r->cl, (size_t)v_dim * JOB_BATCH * JOB_HEADS * JOB_KEYS * 4), 0);
+    }
+    const clattn_status status = clattn_enqueue(plan, r->in_order, &j.args, 0, NULL, NULL);
+    if (status != (more ? CL_OUT_OF_RESOURCES : CLATTN_SUCCESS))
+      fail_msg("%s, v_dim %d, %llu bytes of local memory and %d more declared: %d '%s'", variant, (int)v_dim,
+               (unsigned long long)enough, more, (int)status, j.error.message);
+    if (more)
+      assert_non_null(strstr(stub->violation(0), "local memory"));
+    job_free(&j);
+    clattn_plan_release(plan);
+    clattn_context_release(context);
+    stub->reset();
+  }
+}
+
+static void test_local_memory(void **state) {
+  static const int64_t dims[] = {1, 24, 33, 65, 300};
+  for (size_t n = 0; n < sizeof dims / sizeof *dims; ++n)
+    for (int small = 0; small < 2; ++small)
+      for (int fused = 0; fused < 2; ++fused)
+        check_local(*state, fused ? "flash-gpu-simt" : "three-step", dims[n], small ? 32 : 128, small ? 32 : 64);
+}
+
 static void test_few_parameters(void **state) {
   int counts[2] = {0, 0};
   for (size_t bytes = 64; bytes <= 4096; bytes += 32)
@@ -568,6 +650,7 @@ int run_limit_tests(void) {
       cmocka_unit_test_setup_teardown(test_small_buffers, rig_setup, rig_teardown),
       cmocka_unit_test_setup_teardown(test_workspace_inside, rig_setup, rig_teardown),
       cmocka_unit_test_setup_teardown(test_tight_devices, rig_setup, rig_teardown),
+      cmocka_unit_test_setup_teardown(test_local_memory, rig_setup, rig_teardown),
       cmocka_unit_test_setup_teardown(test_few_parameters, rig_setup, rig_teardown),
       cmocka_unit_test_setup_teardown(test_selection, rig_setup, rig_teardown),
       cmocka_unit_test_setup_teardown(test_default_device, rig_setup, rig_teardown),

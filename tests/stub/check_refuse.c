@@ -1,32 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What clattn_enqueue refuses: the code, the message, and that nothing was enqueued, nor misused on the way. */
-#include "use.h"
+#include "trial.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_EXTRAS = 8 };
-
-typedef struct trial {
-  const rig *rig;
-  clattn_context *context;
-  clattn_plan *plan;
-  job job;
-  cl_command_queue queue;
-  cl_uint num_events;
-  const cl_event *wait_list;
-  cl_event own_events[1];
-  cl_mem extras[MOST_EXTRAS]; /* buffers that one case needs, newest last */
-  int num_extras;
-} trial;
-
-static cl_mem extra(trial *t, cl_context cl, size_t bytes) {
+cl_mem extra(trial *t, cl_context cl, size_t bytes) {
   assert_true(t->num_extras < MOST_EXTRAS);
   return t->extras[t->num_extras++] = make_buffer(cl, bytes);
 }
 
-/* A buffer that kernels may only read, or only write. */
-static cl_mem limited(trial *t, cl_mem_flags access, size_t bytes) {
+cl_mem limited(trial *t, cl_mem_flags access, size_t bytes) {
   cl_int code;
   assert_true(t->num_extras < MOST_EXTRAS);
   const cl_mem buffer = clCreateBuffer(t->rig->cl, access, bytes, NULL, &code);
@@ -34,7 +18,7 @@ static cl_mem limited(trial *t, cl_mem_flags access, size_t bytes) {
   return t->extras[t->num_extras++] = buffer;
 }
 
-static cl_mem image(trial *t) {
+cl_mem image(trial *t) {
   const cl_image_format format = {CL_R, CL_FLOAT};
   const cl_image_desc shape = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 1024, .image_height = 1024};
   cl_int code;
@@ -44,7 +28,7 @@ static cl_mem image(trial *t) {
   return t->extras[t->num_extras++] = made;
 }
 
-static cl_mem sub_buffer(trial *t, cl_mem parent, size_t origin, size_t bytes) {
+cl_mem sub_buffer(trial *t, cl_mem parent, size_t origin, size_t bytes) {
   const cl_buffer_region region = {origin, bytes};
   cl_int code;
   assert_true(t->num_extras < MOST_EXTRAS);
@@ -53,7 +37,7 @@ static cl_mem sub_buffer(trial *t, cl_mem parent, size_t origin, size_t bytes) {
   return t->extras[t->num_extras++] = buffer;
 }
 
-static size_t size_of(const clattn_mem *mem) {
+size_t size_of(const clattn_mem *mem) {
   size_t bytes = 0;
   assert_int_equal(clGetMemObjectInfo(mem->buffer, CL_MEM_SIZE, sizeof bytes, &bytes, NULL), CL_SUCCESS);
   return bytes;
@@ -61,7 +45,7 @@ static size_t size_of(const clattn_mem *mem) {
 
 /* ---- a trial ---- */
 
-static void begin(trial *t, const rig *r, unsigned flags, void (*problem)(clattn_problem *)) {
+void trial_begin(trial *t, const rig *r, unsigned flags, void (*problem)(clattn_problem *)) {
   memset(t, 0, sizeof *t);
   t->rig = r;
   t->queue = r->in_order;
@@ -69,14 +53,16 @@ static void begin(trial *t, const rig *r, unsigned flags, void (*problem)(clattn
   job_init(&t->job, flags);
   if (problem)
     problem(&t->job.problem);
-  const clattn_status status = clattn_plan_create(t->context, &t->job.problem, NULL, &t->plan, &t->job.error);
+  clattn_plan_options options;
+  job_options(&t->job, &options);
+  const clattn_status status = clattn_plan_create(t->context, &t->job.problem, &options, &t->plan, &t->job.error);
   if (status != CLATTN_SUCCESS)
     fail_msg("no plan: %s", t->job.error.message);
   job_buffers(&t->job, r->cl);
   job_workspace(&t->job, r->cl, t->plan);
 }
 
-static void end(trial *t, const clattn_args *original) {
+void trial_end(trial *t, const clattn_args *original) {
   t->job.args = *original;
   if (t->own_events[0])
     run_user_event(t->own_events[0]);
@@ -87,32 +73,24 @@ static void end(trial *t, const clattn_args *original) {
   clattn_context_release(t->context);
 }
 
-typedef struct refusal {
-  const char *name;
-  unsigned flags;
-  clattn_status want;
-  const char *text; /* in the message */
-  void (*spoil)(trial *);
-  void (*problem)(clattn_problem *);
-} refusal;
-
-static void check_refusal(const rig *r, const refusal *c) {
+void check_refusal(const rig *r, const refusal *c) {
   trial t;
-  begin(&t, r, c->flags, c->problem);
+  trial_begin(&t, r, c->flags, c->problem);
   const clattn_args original = t.job.args;
   cl_event event = (cl_event)(void *)&t;
   t.job.num_launch_events = 99;
   t.job.args.num_launch_events = &t.job.num_launch_events;
   c->spoil(&t);
-  const uint64_t commands = stub->commands();
+  /* checks of contents read; nothing else may be enqueued */
+  const uint64_t commands = stub->commands() - stub->calls("clEnqueueReadBuffer");
   const clattn_status status = clattn_enqueue(t.plan, t.queue, &t.job.args, t.num_events, t.wait_list, &event);
   const clattn_error error = t.job.error;
   t.job.num_launch_events = t.job.num_launch_events == 99 ? 0 : t.job.num_launch_events;
   const uint64_t misused = stub->violations();
   if (status == CLATTN_SUCCESS && event)
     clReleaseEvent(event);
-  const uint64_t enqueued = stub->commands() - commands;
-  end(&t, &original);
+  const uint64_t enqueued = stub->commands() - stub->calls("clEnqueueReadBuffer") - commands;
+  trial_end(&t, &original);
   if (status != c->want || error.status != c->want || !strstr(error.message, c->text))
     fail_msg("%s: wanted %s with '%s', got %s, %s '%s'", c->name, clattn_status_name(c->want), c->text,
              clattn_status_name(status), clattn_status_name(error.status), error.message);
@@ -123,7 +101,7 @@ static void check_refusal(const rig *r, const refusal *c) {
   }
 }
 
-static void check_accepted(trial *t, const char *name) {
+void check_accepted(trial *t, const char *name) {
   cl_event event = NULL;
   const clattn_status status = clattn_enqueue(t->plan, t->queue, &t->job.args, 0, NULL, &event);
   if (status != CLATTN_SUCCESS)
@@ -133,13 +111,6 @@ static void check_accepted(trial *t, const char *name) {
 }
 
 /* ---- structs and sizes ---- */
-
-#define SPOIL(name, ...)                                                                                               \
-  static void name(trial *t) {                                                                                         \
-    clattn_args *const a = &t->job.args;                                                                               \
-    (void)a;                                                                                                           \
-    __VA_ARGS__;                                                                                                       \
-  }
 
 SPOIL(no_queue, t->queue = NULL)
 SPOIL(reserved0, a->reserved0 = 1)
@@ -171,7 +142,7 @@ static void test_structs_and_sizes(void **state) {
     check_refusal(*state, &cases[i]);
 
   trial t; /* without a place for a message */
-  begin(&t, *state, JOB_PLAIN, NULL);
+  trial_begin(&t, *state, JOB_PLAIN, NULL);
   const clattn_args original = t.job.args;
   const uint64_t commands = stub->commands();
   assert_int_equal(clattn_enqueue(NULL, t.queue, &t.job.args, 0, NULL, NULL), CLATTN_ERROR_NULL_POINTER);
@@ -189,12 +160,12 @@ static void test_structs_and_sizes(void **state) {
                    CLATTN_ERROR_NULL_POINTER);
   assert_int_equal(clattn_attention(t.context, t.queue, NULL, &original, 0, NULL, NULL), CLATTN_ERROR_NULL_POINTER);
   assert_int_equal(stub->commands(), commands);
-  end(&t, &original);
+  trial_end(&t, &original);
 }
 
 /* ---- tensors ---- */
 
-/* Offsets of the tensors that a job with JOB_ALL has; `name` as messages say it. */
+/* Offsets of the tensors that a job with all flags has; `name` as messages say it. */
 static const struct slot {
   const char *name;
   size_t offset;
@@ -207,6 +178,10 @@ static const struct slot {
     {"args.scores", offsetof(clattn_args, scores)},
     {"args.max_logit", offsetof(clattn_args, max_logit)},
     {"args.bias", offsetof(clattn_args, bias)},
+    {"args.block_mask", offsetof(clattn_args, block_mask)},
+    {"args.alibi_slopes", offsetof(clattn_args, alibi_slopes)},
+    {"args.sink", offsetof(clattn_args, sink)},
+    {"args.page_table", offsetof(clattn_args, page_table)},
     {"args.keep_mask", offsetof(clattn_args, keep_mask)},
 };
 enum { NUM_SLOTS = sizeof slots / sizeof *slots };
@@ -259,7 +234,7 @@ static void test_tensors(void **state) {
       char name[64];
       snprintf(name, sizeof name, "%s %s", slots[s].name, kinds[k].name);
       chosen = slots[s].offset;
-      const refusal c = {name, JOB_ALL, kinds[k].want, slots[s].name, kinds[k].spoil, NULL};
+      const refusal c = {name, JOB_ALL | JOB_PAGED, kinds[k].want, slots[s].name, kinds[k].spoil, NULL};
       check_refusal(*state, &c);
     }
 }
@@ -272,7 +247,7 @@ static int is_output(size_t s) {
 static void test_access(void **state) {
   for (size_t s = 0; s < NUM_SLOTS; ++s) {
     const refusal c = {slots[s].name,
-                       JOB_ALL,
+                       JOB_ALL | JOB_PAGED,
                        CL_INVALID_MEM_OBJECT,
                        is_output(s) ? "may not write (CL_MEM_READ_ONLY)" : "may not read (CL_MEM_WRITE_ONLY)",
                        is_output(s) ? mem_read_only : mem_write_only,
@@ -280,11 +255,11 @@ static void test_access(void **state) {
     chosen = slots[s].offset;
     check_refusal(*state, &c);
     trial t;
-    begin(&t, *state, JOB_ALL, NULL);
+    trial_begin(&t, *state, JOB_ALL | JOB_PAGED, NULL);
     const clattn_args original = t.job.args;
     (is_output(s) ? mem_write_only : mem_read_only)(&t);
     check_accepted(&t, slots[s].name);
-    end(&t, &original);
+    trial_end(&t, &original);
   }
 }
 
@@ -374,11 +349,11 @@ static void test_strides(void **state) {
     check_refusal(*state, &cases[i]);
 
   trial t; /* exactly enough is enough */
-  begin(&t, *state, JOB_PLAIN, strided_k);
+  trial_begin(&t, *state, JOB_PLAIN, strided_k);
   const clattn_args original = t.job.args;
   t.job.args.k = clattn_buffer(extra(&t, t.rig->cl, (JOB_BATCH * JOB_KV_HEADS * JOB_KEYS * 20 - 4) * 4), 0);
   check_accepted(&t, "strided k");
-  end(&t, &original);
+  trial_end(&t, &original);
 }
 
 /* Strides that never lead anywhere may be as large as they like: nothing is computed with them. */
@@ -414,10 +389,10 @@ static void test_huge_strides(void **state) {
   void (*const problems[])(clattn_problem *) = {huge_on_lone_axes, huge_without_keys};
   for (size_t i = 0; i < sizeof problems / sizeof *problems; ++i) {
     trial t;
-    begin(&t, *state, JOB_OUTPUTS | JOB_MASKS, problems[i]);
+    trial_begin(&t, *state, JOB_OUTPUTS | JOB_MASKS, problems[i]);
     const clattn_args original = t.job.args;
     check_accepted(&t, "huge strides");
-    end(&t, &original);
+    trial_end(&t, &original);
   }
 }
 
@@ -436,16 +411,13 @@ SPOIL(length_count, a->k_lengths.count = 1)
 SPOIL(length_null, a->q_lengths.host = NULL)
 SPOIL(length_none, a->k_lengths = (clattn_ints){0})
 SPOIL(offset_none, a->q_offsets = (clattn_ints){0})
-SPOIL(length_device, a->k_lengths.kind = CLATTN_ARRAY_DEVICE)
 SPOIL(length_kind, a->q_offsets.kind = 3)
 SPOIL(scale_nan, (a->scale.kind = CLATTN_SCALAR_HOST, a->scale.value = NAN))
 SPOIL(scale_infinite, (a->scale.kind = CLATTN_SCALAR_HOST, a->scale.value = -INFINITY))
-SPOIL(scale_device, a->scale.kind = CLATTN_SCALAR_DEVICE)
 SPOIL(scale_kind, a->scale.kind = 3)
 SPOIL(softcap_zero, a->softcap.kind = CLATTN_SCALAR_HOST)
 SPOIL(softcap_five, (a->softcap.kind = CLATTN_SCALAR_HOST, a->softcap.value = 5))
 SPOIL(softcap_nan, (a->softcap.kind = CLATTN_SCALAR_HOST, a->softcap.value = NAN))
-SPOIL(softcap_device, a->softcap.kind = CLATTN_SCALAR_DEVICE)
 SPOIL(scale_without_kind, a->scale.value = 0.5f)
 SPOIL(scale_nan_without_kind, a->scale.value = NAN)
 SPOIL(softcap_without_kind, a->softcap.value = -1)
@@ -467,16 +439,13 @@ static void test_lengths_and_scalars(void **state) {
       {"NULL", JOB_LENGTHS, CLATTN_ERROR_NULL_POINTER, "q_lengths", length_null, NULL},
       {"no lengths", JOB_LENGTHS, CLATTN_ERROR_TENSOR_MISSING, "k_lengths", length_none, NULL},
       {"no offsets", JOB_LENGTHS, CLATTN_ERROR_TENSOR_MISSING, "q_offsets", offset_none, NULL},
-      {"on the device", JOB_LENGTHS, CLATTN_ERROR_NOT_SUPPORTED, "k_lengths", length_device, NULL},
       {"unknown kind", JOB_LENGTHS, CLATTN_ERROR_ENUM, "q_offsets", length_kind, NULL},
       {"scale NaN", JOB_PLAIN, CLATTN_ERROR_VALUE, "scale", scale_nan, NULL},
       {"scale infinite", JOB_PLAIN, CLATTN_ERROR_VALUE, "scale", scale_infinite, NULL},
-      {"scale on the device", JOB_PLAIN, CLATTN_ERROR_NOT_SUPPORTED, "scale", scale_device, NULL},
       {"scale of unknown kind", JOB_PLAIN, CLATTN_ERROR_ENUM, "scale", scale_kind, NULL},
       {"softcap without one", JOB_PLAIN, CLATTN_ERROR_VALUE, "softcap", softcap_five, NULL},
       {"softcap 0", JOB_PLAIN, CLATTN_ERROR_VALUE, "softcap", softcap_zero, softcap},
       {"softcap NaN", JOB_PLAIN, CLATTN_ERROR_VALUE, "softcap", softcap_nan, softcap},
-      {"softcap on the device", JOB_PLAIN, CLATTN_ERROR_NOT_SUPPORTED, "softcap", softcap_device, softcap},
       /* a value whose kind says that there is none is a slip, not a wish to be ignored */
       {"scale without a kind", JOB_PLAIN, CLATTN_ERROR_VALUE, "args.scale.value is 0.5", scale_without_kind, NULL},
       {"NaN without a kind", JOB_PLAIN, CLATTN_ERROR_VALUE, "args.scale.value", scale_nan_without_kind, NULL},
@@ -492,12 +461,12 @@ static void test_lengths_and_scalars(void **state) {
     check_refusal(*state, &cases[i]);
 
   trial t; /* legal: scale 0 and below, softcap of a capped problem */
-  begin(&t, *state, JOB_PLAIN, softcap);
+  trial_begin(&t, *state, JOB_PLAIN, softcap);
   const clattn_args original = t.job.args;
   t.job.args.scale = (clattn_scalar){.kind = CLATTN_SCALAR_HOST, .value = -2};
   t.job.args.softcap = (clattn_scalar){.kind = CLATTN_SCALAR_HOST, .value = 5};
   check_accepted(&t, "negative scale");
-  end(&t, &original);
+  trial_end(&t, &original);
 }
 
 /* ---- queues, events, the workspace ---- */
@@ -589,7 +558,7 @@ static void test_overlaps(void **state) {
 
 static void test_neighbours(void **state) {
   trial t;
-  begin(&t, *state, JOB_ALL, NULL);
+  trial_begin(&t, *state, JOB_ALL, NULL);
   const clattn_args original = t.job.args;
   clattn_args *const a = &t.job.args;
   const cl_mem all = extra(&t, t.rig->cl, 1 << 20);
@@ -602,7 +571,7 @@ static void test_neighbours(void **state) {
   a->o = clattn_buffer(sub_buffer(&t, all, 26880, 32768), 0);
   a->q = clattn_buffer(sub_buffer(&t, all, 0, 32768), 0);
   check_accepted(&t, "sub-buffers that overlap where no tensor is");
-  end(&t, &original);
+  trial_end(&t, &original);
 }
 
 /* Rows of q, k, v and o side by side in one buffer: (batch, row, [q heads | k heads | v heads | o heads], element). */
@@ -651,16 +620,16 @@ static void test_interleaved(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
     check_refusal(*state, &cases[i]);
   trial t;
-  begin(&t, *state, JOB_PLAIN, packed_rows_of_one_head);
+  trial_begin(&t, *state, JOB_PLAIN, packed_rows_of_one_head);
   clattn_args original = t.job.args;
   place_packed(&t, 1, 1, 0);
   check_accepted(&t, "q, k, v and o side by side, one head");
-  end(&t, &original);
-  begin(&t, *state, JOB_PLAIN, packed_rows);
+  trial_end(&t, &original);
+  trial_begin(&t, *state, JOB_PLAIN, packed_rows);
   original = t.job.args;
   place_packed(&t, JOB_HEADS, JOB_KV_HEADS, 0);
   check_accepted(&t, "q, k, v and o side by side, several heads");
-  end(&t, &original);
+  trial_end(&t, &original);
 }
 
 int run_refusal_tests(void) {

@@ -11,7 +11,7 @@
 
 #define STUB_CONTROL_SYMBOL "clattn_stub_control"
 
-enum { STUB_MAX_DEVICES = 2, STUB_MAX_ARGS = 64, STUB_MAX_WAITS = 32, STUB_VALUE_BYTES = 16 };
+enum { STUB_MAX_DEVICES = 2, STUB_MAX_ARGS = 24, STUB_MAX_WAITS = 32, STUB_VALUE_BYTES = 1024 };
 
 typedef enum stub_kind {
   STUB_PLATFORM,

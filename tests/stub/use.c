@@ -143,6 +143,115 @@ void heap_options(heap *h, clattn_context_options *options) {
 
 /* ---- jobs ---- */
 
+const unsigned job_kinds[] = {0,
+                              1,
+                              2,
+                              3,
+                              4,
+                              5,
+                              6,
+                              7,
+                              8,
+                              9,
+                              10,
+                              11,
+                              12,
+                              13,
+                              14,
+                              JOB_ALL,
+                              JOB_DEVICE,
+                              JOB_DEVICE | JOB_LENGTHS,
+                              JOB_DEVICE | JOB_RULES,
+                              JOB_DEVICE | JOB_ALL,
+                              JOB_PACKED,
+                              JOB_PACKED | JOB_ALL,
+                              JOB_PACKED | JOB_RULES,
+                              JOB_PACKED | JOB_DEVICE,
+                              JOB_PACKED | JOB_DEVICE | JOB_ALL,
+                              JOB_PAGED,
+                              JOB_PAGED | JOB_ALL,
+                              JOB_PAGED | JOB_DEVICE | JOB_ALL,
+                              JOB_PACKED | JOB_PAGED,
+                              JOB_PACKED | JOB_PAGED | JOB_ALL,
+                              JOB_PACKED | JOB_PAGED | JOB_DEVICE | JOB_ALL};
+const size_t num_job_kinds = sizeof job_kinds / sizeof *job_kinds;
+
+clattn_ints *job_array(clattn_args *args, int array) {
+  clattn_ints *const arrays[JOB_ARRAYS] = {&args->q_lengths, &args->k_lengths,    &args->q_offsets,
+                                           &args->prefix,    &args->cu_seqlens_q, &args->cu_seqlens_k};
+  return arrays[array];
+}
+
+const char *job_array_name(int array) {
+  static const char *const names[JOB_ARRAYS] = {"args.q_lengths", "args.k_lengths",    "args.q_offsets",
+                                                "args.prefix",    "args.cu_seqlens_q", "args.cu_seqlens_k"};
+  return names[array];
+}
+
+static clattn_ints on_host(const int32_t *values, uint32_t count) {
+  return (clattn_ints){.kind = CLATTN_ARRAY_HOST, .count = count, .host = values};
+}
+
+static void init_layouts(job *j) {
+  static const int32_t rows[JOB_BATCH + 1] = {0, 30, 65}, keys[JOB_BATCH + 1] = {0, 50, 120};
+  clattn_problem *const p = &j->problem;
+  if (j->flags & JOB_PACKED) {
+    p->q.layout = p->o.layout = p->lse.layout = CLATTN_LAYOUT_PACKED;
+    p->total_q = JOB_TOTAL_ROWS;
+    memcpy(j->cu_seqlens_q, rows, sizeof rows);
+    j->args.cu_seqlens_q = on_host(j->cu_seqlens_q, JOB_BATCH + 1);
+  }
+  if (j->flags & JOB_PAGED) {
+    p->k.layout = p->v.layout = CLATTN_LAYOUT_PAGED;
+    p->page_size = JOB_PAGE;
+    p->num_pages = JOB_PAGES;
+    p->max_pages = JOB_MAX_PAGES;
+    for (int32_t i = 0; i < JOB_BATCH * JOB_MAX_PAGES; ++i)
+      j->page_table[i] = (5 * i + 2) % JOB_PAGES;
+  } else if (j->flags & JOB_PACKED) {
+    p->k.layout = p->v.layout = CLATTN_LAYOUT_PACKED;
+    p->total_k = JOB_TOTAL_KEYS;
+    memcpy(j->cu_seqlens_k, keys, sizeof keys);
+    j->args.cu_seqlens_k = on_host(j->cu_seqlens_k, JOB_BATCH + 1);
+  }
+}
+
+static void init_lengths(job *j) {
+  clattn_problem *const p = &j->problem;
+  for (int32_t b = 0; b < JOB_BATCH; ++b) {
+    j->q_lengths[b] = (p->total_q ? j->cu_seqlens_q[b + 1] - j->cu_seqlens_q[b] : JOB_ROWS) - b;
+    j->k_lengths[b] = (p->total_k ? j->cu_seqlens_k[b + 1] - j->cu_seqlens_k[b] : JOB_KEYS) - 3 * b;
+    j->q_offsets[b] = 10 * b;
+  }
+  if (j->flags & JOB_LENGTHS) {
+    p->causal = 1;
+    p->offset_mode = CLATTN_OFFSET_PER_BATCH;
+    p->q_length_mode = CLATTN_LENGTH_PER_BATCH;
+    j->args.q_lengths = on_host(j->q_lengths, JOB_BATCH);
+    j->args.q_offsets = on_host(j->q_offsets, JOB_BATCH);
+  }
+  if (j->flags & (JOB_LENGTHS | JOB_PAGED)) { /* pages need them */
+    p->k_length_mode = CLATTN_LENGTH_PER_BATCH;
+    j->args.k_lengths = on_host(j->k_lengths, JOB_BATCH);
+  }
+}
+
+static void init_rules(job *j) {
+  clattn_problem *const p = &j->problem;
+  p->prefix_mode = CLATTN_PREFIX_PER_BATCH;
+  for (int32_t b = 0; b < JOB_BATCH; ++b)
+    j->prefix[b] = 3 + b;
+  j->args.prefix = on_host(j->prefix, JOB_BATCH);
+  p->window = CLATTN_WINDOW_LEFT;
+  p->window_left = 50;
+  p->chunk = 64;
+  p->alibi = CLATTN_ALIBI_SYMMETRIC;
+  p->use_sink = 1;
+  p->block_mask_kind = CLATTN_MASK_BITS;
+  p->block_q = 8;
+  p->block_k = 2; /* 35 blocks: two words */
+}
+
 void job_init(job *j, unsigned flags) {
   memset(j, 0, sizeof *j);
   j->flags = flags;
@@ -157,20 +266,10 @@ void job_init(job *j, unsigned flags) {
   j->problem.k_len = JOB_KEYS;
   j->problem.qk_dim = JOB_DIM;
   j->problem.v_dim = JOB_V_DIM;
-  if (flags & JOB_LENGTHS) {
-    j->problem.causal = 1;
-    j->problem.offset_mode = CLATTN_OFFSET_PER_BATCH;
-    j->problem.q_length_mode = CLATTN_LENGTH_PER_BATCH;
-    j->problem.k_length_mode = CLATTN_LENGTH_PER_BATCH;
-    for (int32_t b = 0; b < JOB_BATCH; ++b) {
-      j->q_lengths[b] = JOB_ROWS - b;
-      j->k_lengths[b] = JOB_KEYS - 3 * b;
-      j->q_offsets[b] = 10 * b;
-    }
-    j->args.q_lengths = (clattn_ints){.kind = CLATTN_ARRAY_HOST, .count = JOB_BATCH, .host = j->q_lengths};
-    j->args.k_lengths = (clattn_ints){.kind = CLATTN_ARRAY_HOST, .count = JOB_BATCH, .host = j->k_lengths};
-    j->args.q_offsets = (clattn_ints){.kind = CLATTN_ARRAY_HOST, .count = JOB_BATCH, .host = j->q_offsets};
-  }
+  init_layouts(j);
+  init_lengths(j);
+  if (flags & JOB_RULES)
+    init_rules(j);
   if (flags & JOB_OUTPUTS) {
     j->problem.outputs = CLATTN_OUT_O | CLATTN_OUT_LSE | CLATTN_OUT_SCORES | CLATTN_OUT_MAX_LOGIT;
     j->problem.stage = CLATTN_STAGE_WEIGHTS;
@@ -179,6 +278,23 @@ void job_init(job *j, unsigned flags) {
     j->problem.use_bias = 1;
     j->problem.keep_mask_kind = CLATTN_MASK_U8;
   }
+  if (flags & JOB_DEVICE)
+    j->problem.softcap = 20;
+}
+
+int job_has_entries(const job *j) {
+  return (j->flags & (JOB_LENGTHS | JOB_RULES | JOB_PACKED | JOB_PAGED)) != 0;
+}
+
+void job_options(const job *j, clattn_plan_options *options) {
+  clattn_plan_options_init(options);
+  if (!(j->flags & JOB_CHECKED))
+    return;
+  stub_settings settings;
+  stub->settings(&settings);
+  settings.forbid_blocking = 0;
+  stub->set_settings(&settings);
+  options->check_contents = 1;
 }
 
 cl_mem make_buffer(cl_context cl, size_t bytes) {
@@ -188,21 +304,65 @@ cl_mem make_buffer(cl_context cl, size_t bytes) {
   return buffer;
 }
 
+cl_mem make_filled_buffer(cl_context cl, size_t bytes, const void *data) {
+  void *const copy = malloc(bytes);
+  assert_non_null(copy);
+  memcpy(copy, data, bytes);
+  cl_int code;
+  const cl_mem filled = clCreateBuffer(cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, copy, &code);
+  assert_int_equal(code, CL_SUCCESS);
+  free(copy);
+  return filled;
+}
+
+static void job_device(job *j, cl_context cl) {
+  static const float scale = 0.125f, softcap = 15;
+  for (int array = 0; array < JOB_ARRAYS; ++array) {
+    clattn_ints *const ints = job_array(&j->args, array);
+    if (ints->kind == CLATTN_ARRAY_NONE)
+      continue;
+    const cl_mem buffer = make_filled_buffer(cl, ints->count * sizeof *ints->host, ints->host);
+    *ints = (clattn_ints){.kind = CLATTN_ARRAY_DEVICE, .count = ints->count, .device = clattn_buffer(buffer, 0)};
+  }
+  j->args.scale = (clattn_scalar){.kind = CLATTN_SCALAR_DEVICE};
+  j->args.scale.device = clattn_buffer(make_filled_buffer(cl, sizeof scale, &scale), 0);
+  j->args.softcap = (clattn_scalar){.kind = CLATTN_SCALAR_DEVICE};
+  j->args.softcap.device = clattn_buffer(make_filled_buffer(cl, sizeof softcap, &softcap), 0);
+}
+
 void job_buffers(job *j, cl_context cl) {
-  const size_t rows = (size_t)JOB_BATCH * JOB_HEADS * JOB_ROWS, keys = (size_t)JOB_BATCH * JOB_KV_HEADS * JOB_KEYS;
+  const size_t pairs = (size_t)JOB_BATCH * JOB_HEADS * JOB_ROWS * JOB_KEYS;
+  const int packed_k = j->problem.total_k != 0, known = !(j->flags & JOB_DEVICE);
+  /* starts on the host tell how many packed rows there are; else there may be as many as the bound */
+  const size_t total_q = known ? (size_t)j->cu_seqlens_q[JOB_BATCH] : JOB_TOTAL_ROWS;
+  const size_t total_k = known ? (size_t)j->cu_seqlens_k[JOB_BATCH] : JOB_TOTAL_KEYS;
+  const size_t rows = JOB_HEADS * (j->flags & JOB_PACKED ? total_q : JOB_BATCH * JOB_ROWS);
+  const size_t keys = JOB_KV_HEADS * (packed_k               ? total_k
+                                      : j->flags & JOB_PAGED ? (size_t)JOB_PAGES * JOB_PAGE
+                                                             : (size_t)JOB_BATCH * JOB_KEYS);
   j->args.q = clattn_buffer(make_buffer(cl, rows * JOB_DIM * 4), 0);
   j->args.k = clattn_buffer(make_buffer(cl, keys * JOB_DIM * 4), 0);
   j->args.v = clattn_buffer(make_buffer(cl, keys * JOB_V_DIM * 4), 0);
   j->args.o = clattn_buffer(make_buffer(cl, rows * JOB_V_DIM * 4), 0);
   if (j->flags & JOB_OUTPUTS) {
-    j->args.lse = clattn_buffer(make_buffer(cl, rows * 4), 0);
-    j->args.scores = clattn_buffer(make_buffer(cl, rows * JOB_KEYS * 4), 0);
+    const size_t pitched = (JOB_HEADS - 1) * JOB_TOTAL_ROWS + total_q; /* lse: (head, total rows) */
+    j->args.lse = clattn_buffer(make_buffer(cl, (j->flags & JOB_PACKED ? pitched : rows) * 4), 0);
+    j->args.scores = clattn_buffer(make_buffer(cl, pairs * 4), 0);
     j->args.max_logit = clattn_buffer(make_buffer(cl, (size_t)JOB_BATCH * JOB_HEADS * 4), 0);
   }
   if (j->flags & JOB_MASKS) {
-    j->args.bias = clattn_buffer(make_buffer(cl, rows * JOB_KEYS * 4), 0);
-    j->args.keep_mask = clattn_buffer(make_buffer(cl, rows * JOB_KEYS), 0);
+    j->args.bias = clattn_buffer(make_buffer(cl, pairs * 4), 0);
+    j->args.keep_mask = clattn_buffer(make_buffer(cl, pairs), 0);
   }
+  if (j->flags & JOB_RULES) {
+    j->args.block_mask = clattn_buffer(make_buffer(cl, (size_t)JOB_BATCH * JOB_HEADS * (JOB_ROWS / 8) * 2 * 4), 0);
+    j->args.alibi_slopes = clattn_buffer(make_buffer(cl, JOB_HEADS * 4), 0);
+    j->args.sink = clattn_buffer(make_buffer(cl, JOB_HEADS * 4), 0);
+  }
+  if (j->flags & JOB_PAGED)
+    j->args.page_table = clattn_buffer(make_filled_buffer(cl, sizeof j->page_table, j->page_table), 0);
+  if (j->flags & JOB_DEVICE)
+    job_device(j, cl);
 }
 
 void job_workspace(job *j, cl_context cl, const clattn_plan *plan) {
@@ -226,9 +386,29 @@ void job_release_launch_events(job *j) {
 }
 
 void job_free(job *j) {
-  clattn_mem *const all[] = {&j->args.q,         &j->args.k,        &j->args.v,         &j->args.o,
-                             &j->args.lse,       &j->args.scores,   &j->args.max_logit, &j->args.bias,
-                             &j->args.keep_mask, &j->args.workspace};
+  clattn_args *const a = &j->args;
+  clattn_mem *const all[] = {&a->q,
+                             &a->k,
+                             &a->v,
+                             &a->o,
+                             &a->lse,
+                             &a->scores,
+                             &a->max_logit,
+                             &a->bias,
+                             &a->keep_mask,
+                             &a->workspace,
+                             &a->block_mask,
+                             &a->alibi_slopes,
+                             &a->sink,
+                             &a->page_table,
+                             &a->scale.device,
+                             &a->softcap.device,
+                             &a->q_lengths.device,
+                             &a->k_lengths.device,
+                             &a->q_offsets.device,
+                             &a->prefix.device,
+                             &a->cu_seqlens_q.device,
+                             &a->cu_seqlens_k.device};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i)
     if (all[i]->buffer) {
       assert_int_equal(clReleaseMemObject(all[i]->buffer), CL_SUCCESS);

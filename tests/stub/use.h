@@ -48,7 +48,21 @@ void heap_options(heap *heap, clattn_context_options *options);
 
 /* ---- jobs ---- */
 
-enum { JOB_PLAIN = 0, JOB_LENGTHS = 1, JOB_OUTPUTS = 2, JOB_MASKS = 4, JOB_ALL = 7 };
+enum {
+  JOB_PLAIN = 0,
+  JOB_LENGTHS = 1, /* per batch entry, with offsets */
+  JOB_OUTPUTS = 2, /* all */
+  JOB_MASKS = 4,   /* bias and keep mask */
+  JOB_RULES = 8,   /* the others: prefixes per batch entry, window, chunk, ALiBi, sink, block mask */
+  JOB_ALL = 15,
+  JOB_DEVICE = 16, /* arrays and scalars stand on the device */
+  JOB_PACKED = 32, /* q, o and lse, and k and v too unless those are paged */
+  JOB_PAGED = 64,
+  JOB_CHECKED = 128 /* plans of it are made with check_contents, and the driver lets calls block */
+};
+/* Flags worth a test each: all of the first four, and those with the others. */
+extern const unsigned job_kinds[];
+extern const size_t num_job_kinds;
 enum {
   JOB_BATCH = 2,
   JOB_HEADS = 4,
@@ -57,6 +71,11 @@ enum {
   JOB_KEYS = 70,
   JOB_DIM = 16,
   JOB_V_DIM = 24,
+  JOB_TOTAL_ROWS = 80, /* bounds of packed rows */
+  JOB_TOTAL_KEYS = 140,
+  JOB_PAGE = 16,
+  JOB_PAGES = 9,
+  JOB_MAX_PAGES = 5,
   JOB_LAUNCHES = 512
 };
 
@@ -65,12 +84,18 @@ typedef struct job {
   clattn_problem problem;
   clattn_args args;
   clattn_error error;
-  int32_t q_lengths[JOB_BATCH], k_lengths[JOB_BATCH], q_offsets[JOB_BATCH];
+  int32_t q_lengths[JOB_BATCH], k_lengths[JOB_BATCH], q_offsets[JOB_BATCH], prefix[JOB_BATCH];
+  int32_t cu_seqlens_q[JOB_BATCH + 1], cu_seqlens_k[JOB_BATCH + 1];
+  int32_t page_table[JOB_BATCH * JOB_MAX_PAGES];
   cl_event launch_events[JOB_LAUNCHES];
   uint32_t num_launch_events;
 } job;
 
 void job_init(job *job, unsigned flags);
+/* 1: entries are staged for it, so that its plan has launches for that. */
+int job_has_entries(const job *job);
+/* The options that its plans are made with. */
+void job_options(const job *job, clattn_plan_options *options);
 /* Buffers of exactly the size that the problem's tensors take. */
 void job_buffers(job *job, cl_context cl);
 void job_workspace(job *job, cl_context cl, const clattn_plan *plan);
@@ -78,7 +103,13 @@ void job_ask_launch_events(job *job);
 void job_release_launch_events(job *job);
 void job_free(job *job);
 
+/* The arrays of a job's arguments, in the order in which kernels take them. */
+enum { JOB_ARRAYS = 6 };
+clattn_ints *job_array(clattn_args *args, int array);
+const char *job_array_name(int array);
+
 cl_mem make_buffer(cl_context cl, size_t bytes);
+cl_mem make_filled_buffer(cl_context cl, size_t bytes, const void *data);
 cl_event make_user_event(cl_context cl);
 void run_user_event(cl_event event); /* completes and releases it */
 
@@ -103,6 +134,7 @@ int run_failure_tests(void);
 int run_refusal_tests(void);
 int run_order_tests(void);
 int run_limit_tests(void);
+int run_array_tests(void);
 int run_thread_tests(void);
 void print_failure_table(void);
 
