@@ -31,6 +31,7 @@ void cli_error_release(clattn_error *error);
 int cli_devices(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_merge(int argc, char **argv);
 
 /* ---- process ---- */
 

@@ -15,6 +15,7 @@ static const char help[] =
     "  clattn devices    list OpenCL devices, what the choice of kernels knows of them, and what runs there\n"
     "  clattn run        compute attention on arrays from files, text or a seed\n"
     "  clattn explain    show every step on matrices up to 8 x 8\n"
+    "  clattn merge      put together attention that was computed over parts of the keys\n"
     "\n"
     "  clattn COMMAND --help   options and examples of a command\n"
     "  clattn --version        the version\n"
@@ -29,7 +30,7 @@ static const char help[] =
 static const struct {
   const char *name;
   int (*run)(int argc, char **argv);
-} commands[] = {{"devices", cli_devices}, {"run", cli_run}, {"explain", cli_explain}};
+} commands[] = {{"devices", cli_devices}, {"run", cli_run}, {"explain", cli_explain}, {"merge", cli_merge}};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int unknown(const char *word) {
