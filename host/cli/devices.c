@@ -12,20 +12,22 @@
 #include "options.h"
 
 static const char help[] =
-    "usage: clattn devices [--json] [--require TEXT]\n"
+    "usage: clattn devices [--json] [--require TEXT] [--self-test]\n"
     "\n"
     "Lists the OpenCL devices with the ids that --device takes, the facts that the choice of kernels uses, and the\n"
     "variants that run there (on a small fp32 problem; the first is the one that would be picked).\n"
     "\n"
     "  --json          for programs\n"
     "  --require TEXT  only devices whose id, name or vendor contains TEXT, whatever the case\n"
+    "  --self-test     run every variant on small problems with known results; takes as long as building the kernels\n"
     "  --help          this text\n"
     "\n"
-    "Exit code: 0, or 3 when no usable device is there or none matches TEXT.\n"
+    "Exit code: 0; 1 when a self-test fails; 3 when no usable device is there or none matches TEXT.\n"
     "\n"
     "examples:\n"
     "  clattn devices\n"
     "  clattn devices --require nvidia && run-the-gpu-tests\n"
+    "  clattn devices --require pocl:0 --self-test\n"
     "  clattn devices --json\n";
 
 static const char *type_name(uint64_t type) {
@@ -76,6 +78,38 @@ static void add_variant(void *array, const char *name, uint32_t index) {
   cJSON_AddItemToArray(array, cJSON_CreateString(name));
 }
 
+static void count_variant(void *user, const char *name, uint32_t index) {
+  (void)user;
+  (void)name;
+  (void)index;
+}
+
+/* What the self-test says of a device: printed, and added to the device's JSON (NULL: none).  Returns the exit code. */
+static int self_test(const cli_device *device, const cli_session *session, cJSON *json) {
+  clattn_error error;
+  int code = cli_error_init(&error);
+  if (code != CLI_OK)
+    return code;
+  cli_progress_begin("self-test", NULL, 0);
+  const clattn_status status = clattn_self_test(session->context, &error);
+  cli_progress_end();
+  if (json != NULL)
+    cJSON_AddStringToObject(json, "self_test",
+                            status == CLATTN_SUCCESS ? "passed"
+                            : error.message[0] != 0  ? error.message
+                                                     : clattn_status_name(status));
+  else if (status == CLATTN_SUCCESS)
+    printf("  self-test passed: %" PRIu32 " variants\n", each_variant(session->context, count_variant, NULL));
+  else
+    printf("  self-test failed\n");
+  if (status != CLATTN_SUCCESS) {
+    cli_fail_status(status, &error, device->id);
+    code = CLI_FAILED;
+  }
+  cli_error_release(&error);
+  return code;
+}
+
 static void print_device(const cli_device *device, const cli_session *session) {
   const clattn_device_info *info = &session->info;
   printf("%-10s %s\n", device->id, device->name);
@@ -94,7 +128,7 @@ static void print_device(const cli_device *device, const cli_session *session) {
   printf("\n");
 }
 
-static void add_device(cJSON *array, const cli_device *device, const cli_session *session, const char *why_not) {
+static cJSON *add_device(cJSON *array, const cli_device *device, const cli_session *session, const char *why_not) {
   const clattn_device_info *info = &session->info;
   cJSON *o = cJSON_CreateObject();
   cJSON_AddItemToArray(array, o);
@@ -105,7 +139,7 @@ static void add_device(cJSON *array, const cli_device *device, const cli_session
   cJSON_AddBoolToObject(o, "usable", why_not == NULL);
   if (why_not != NULL) {
     cJSON_AddStringToObject(o, "reason", why_not);
-    return;
+    return o;
   }
   cJSON_AddStringToObject(o, "driver", info->driver);
   cJSON_AddStringToObject(o, "version", info->version);
@@ -124,15 +158,17 @@ static void add_device(cJSON *array, const cli_device *device, const cli_session
   cJSON_AddBoolToObject(o, "little_endian", (cJSON_bool)info->little_endian);
   cJSON_AddNumberToObject(o, "address_bits", info->address_bits);
   each_variant(session->context, add_variant, cJSON_AddArrayToObject(o, "variants"));
+  return o;
 }
 
 int cli_devices(int argc, char **argv) {
   static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
                                         {"require", required_argument, NULL, 'r'},
+                                        {"self-test", no_argument, NULL, 's'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
   const char *require = NULL;
-  int json = 0, option, code;
+  int json = 0, tested = 0, failed = CLI_OK, option, code;
   size_t count = 0, usable = 0;
   cli_device *list = NULL;
   cJSON *root = NULL, *array = NULL;
@@ -141,6 +177,8 @@ int cli_devices(int argc, char **argv) {
       json = 1;
     else if (option == 'r')
       require = optarg;
+    else if (option == 's')
+      tested = 1;
     else if (option == 'h')
       return cli_print_help(help);
     else
@@ -157,6 +195,7 @@ int cli_devices(int argc, char **argv) {
   for (size_t i = 0; i < count; i++) {
     cli_session session;
     clattn_error error;
+    cJSON *o = NULL;
     if (require != NULL && !cli_device_matches(&list[i], require))
       continue;
     clattn_error_init(&error);
@@ -166,11 +205,13 @@ int cli_devices(int argc, char **argv) {
       why_not = error.message[0] != 0 ? error.message : clattn_status_name(status);
     usable += why_not == NULL;
     if (json)
-      add_device(array, &list[i], &session, why_not);
+      o = add_device(array, &list[i], &session, why_not);
     else if (why_not == NULL)
       print_device(&list[i], &session);
     else
       printf("%-10s %s\n  not usable  %s\n", list[i].id, list[i].name, why_not);
+    if (tested && why_not == NULL && self_test(&list[i], &session, o) != CLI_OK)
+      failed = CLI_FAILED;
     cli_session_close(&session);
   }
   if (json)
@@ -179,6 +220,8 @@ int cli_devices(int argc, char **argv) {
     code = cli_fail(CLI_NO_DEVICE, "no usable device matches '%s'", require);
   else if (usable == 0)
     code = cli_fail_status(CLATTN_ERROR_NO_DEVICE, NULL, "devices");
+  else if (code == CLI_OK)
+    code = failed;
   cJSON_Delete(root);
   free(list);
   return code;

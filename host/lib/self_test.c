@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clattn_self_test: small problems with known results on every variant that the device takes. */
+#include "self_test_cases.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "enqueue.h"
+#include "self_test_data.h"
+#include "status.h"
+
+/* Of a result, or of 1 for smaller ones: room for a driver's exp and tanh.  A wrong rule moves a result by far more. */
+#define TOLERANCE 2e-5
+enum { DROPPED_KEY = 5 /* no keep mask lets it through */ };
+
+/* More than one block of 64 keys, and the last block not full, wherever that matters. */
+static const clattni_self_test_row rows[] = {
+    {.name = "plain", .problem = "hq=2 sq=3 sk=68 d=8", .step = 1},
+    {.name = "causal and window, shared key heads",
+     .problem = "hq=6 hkv=2 sq=7 sk=72 d=8 dv=5 causal=1 off=bottom_right window=3,inf out=o,lse",
+     .step = 1},
+    {.name = "bias of -inf, 1e30, -1e30 and -FLT_MAX",
+     .problem = "hq=2 hkv=1 sq=9 sk=70 d=8 dv=7 bias=f32 out=o,lse,max_logit",
+     .step = 1},
+    {.name = "softcap, sink and ALiBi",
+     .problem = "hq=6 hkv=2 sq=4 sk=12 d=40 dv=24 softcap=1.5 sink=f32 alibi=symmetric off=4 out=o,lse",
+     .step = 5},
+    {.name = "lengths and a mask of bits",
+     .problem = "b=4 hq=2 hkv=1 sq=5 sk=66 d=5 dv=3 mask=bits qlen=per_batch klen=per_batch causal=1 "
+                "off=bottom_right out=o,lse",
+     .step = 1,
+     .q_lengths = {5, 3, 0, 4},
+     .k_lengths = {66, 0, 21, 37}},
+    {.name = "masks of bytes and blocks, chunks, weights",
+     .problem = "hq=2 sq=6 sk=70 d=8 dv=4 mask=u8:strided:0,0,70,1 block_mask=bits block_q=4 block_k=16 chunk=48 "
+                "off=44 sink=f32 out=o,lse,scores stage=weights",
+     .step = 3},
+    {.name = "packed sequences with a prefix",
+     .problem = "b=4 hq=6 hkv=2 sq=5 sk=70 d=8 dv=4 q=packed k=packed v=packed o=packed lse=packed total_q=12 "
+                "total_k=90 causal=1 prefix=per_batch out=o,lse",
+     .step = 1,
+     .prefix = {68, 0, 4, 2},
+     .cu_seqlens_q = {0, 4, 4, 9, 12},
+     .cu_seqlens_k = {0, 70, 81, 81, 90}},
+    {.name = "pages and signed ALiBi",
+     .problem = "b=2 hq=2 hkv=1 sq=3 sk=72 d=8 k=paged v=paged pages=13 max_pages=9 page_size=8 klen=per_batch "
+                "off=bottom_right window=60,1 alibi=signed out=o,lse",
+     .step = 1,
+     .k_lengths = {67, 21},
+     /* Out of order; page 7 twice; what lies behind a length is no page. */
+     .page_table = {7, 2, 11, 0, 5, 9, 3, 12, 8, 7, 4, 10, -5, 99, -1, 13, 6, 1}},
+    {.name = "wide heads, negative scale",
+     .problem = "hq=2 hkv=1 sq=6 sk=10 d=80 dv=40 scale=-0.125 causal=1 prefix=3 out=o,lse",
+     .step = 7},
+};
+
+uint32_t clattni_self_test_count(void) {
+  return sizeof(rows) / sizeof(rows[0]);
+}
+
+/* ---- inputs ---- */
+
+/* An odd multiple of 1/64 within -1 and 1: never 0, whose products would be exact by chance. */
+static float number(uint32_t seed, int64_t index) {
+  uint32_t x = (uint32_t)index * UINT32_C(2654435761) + seed * UINT32_C(40503);
+  x = (x ^ x >> 15) * UINT32_C(2246822519);
+  x = (x ^ x >> 13) * UINT32_C(3266489917);
+  return (float)(2 * (int32_t)((x ^ x >> 16) % 64) - 63) / 64.0f;
+}
+
+static int64_t address(const int64_t stride[4], int64_t batch, int64_t head, int64_t row, int64_t element) {
+  return batch * stride[0] + head * stride[1] + row * stride[2] + element * stride[3];
+}
+
+static int64_t q_length(const clattni_self_test_case *of, int64_t b) {
+  if (clattni_packed_q(&of->problem))
+    return of->row->cu_seqlens_q[b + 1] - of->row->cu_seqlens_q[b];
+  return of->problem.q_length_mode == CLATTN_LENGTH_PER_BATCH ? of->row->q_lengths[b] : of->sizes.q_len;
+}
+
+static int64_t k_length(const clattni_self_test_case *of, int64_t b) {
+  if (clattni_packed_k(&of->problem))
+    return of->row->cu_seqlens_k[b + 1] - of->row->cu_seqlens_k[b];
+  return of->problem.k_length_mode == CLATTN_LENGTH_PER_BATCH ? of->row->k_lengths[b] : of->sizes.k_len;
+}
+
+static void fill_queries(const clattni_self_test_case *of, uint32_t seed) {
+  const int64_t *stride = of->stride[CLATTNI_Q];
+  float *q = of->input[CLATTNI_Q];
+  for (int64_t b = 0; b < of->sizes.batch; ++b)
+    for (int64_t h = 0; h < of->problem.q_heads; ++h)
+      for (int64_t i = 0; i < q_length(of, b); ++i)
+        for (int64_t e = 0; e < of->problem.qk_dim; ++e) {
+          const int packed = clattni_packed_q(&of->problem);
+          const int64_t at =
+              packed ? address(stride, 0, h, of->row->cu_seqlens_q[b] + i, e) : address(stride, b, h, i, e);
+          q[at] = 4 * number(seed, at);
+        }
+}
+
+/* k or v. */
+static void fill_keys(const clattni_self_test_case *of, clattni_slot slot, uint32_t seed) {
+  const clattn_problem *problem = &of->problem;
+  const int64_t *stride = of->stride[slot];
+  float *to = of->input[slot];
+  for (int64_t b = 0; b < of->sizes.batch; ++b)
+    for (int64_t j = 0; j < k_length(of, b); ++j) {
+      int64_t outer = b, row = j;
+      if (problem->keep_mask_kind != CLATTN_MASK_NONE && j == DROPPED_KEY)
+        continue;
+      if (clattni_packed_k(problem)) {
+        outer = 0;
+        row = of->row->cu_seqlens_k[b] + j;
+      } else if (clattni_paged(problem)) {
+        outer = of->row->page_table[b * problem->max_pages + j / problem->page_size];
+        row = j % problem->page_size;
+      }
+      for (int64_t h = 0; h < problem->kv_heads; ++h)
+        for (int64_t e = 0; e < of->shape[slot][3]; ++e) {
+          const int64_t at = address(stride, outer, h, row, e);
+          to[at] = number(seed, at);
+        }
+    }
+}
+
+/* A kind of row for each way in which a row's scores may be far from plain. */
+static float bias_of(int64_t row, int64_t j, float plain) {
+  switch (row % 9) {
+  case 1:
+    return -INFINITY;
+  case 2: /* the first block of keys has none */
+    return j < 66 ? -INFINITY : plain;
+  case 3:
+    return -FLT_MAX;
+  case 4:
+    return -1e30f;
+  case 5:
+    return j == 40 ? 1e30f : plain;
+  case 6:
+    return j < 64 ? -FLT_MAX : -1e30f;
+  case 7:
+    return j % 2 ? -INFINITY : j % 10 == 4 ? 1e30f : plain;
+  case 8:
+    return j % 5 == 0 ? -FLT_MAX : j % 5 == 1 ? -1e30f : plain;
+  default:
+    return plain;
+  }
+}
+
+static void fill_bias(const clattni_self_test_case *of, uint32_t seed) {
+  float *bias = of->input[CLATTNI_BIAS];
+  for (int64_t n = 0; n < clattni_self_test_elements(of, CLATTNI_BIAS); ++n) {
+    int64_t at[4];
+    clattni_self_test_place(of, CLATTNI_BIAS, n, at);
+    bias[address(of->stride[CLATTNI_BIAS], at[0], at[1], at[2], at[3])] =
+        bias_of(at[0] + at[1] + at[2], at[3], number(seed, n));
+  }
+}
+
+static int keeps(int64_t row, int64_t j, float random) {
+  if (j == DROPPED_KEY)
+    return 0;
+  switch (row % 5) {
+  case 1:
+    return 0;
+  case 2: /* the first block of keys has none */
+    return j >= 64;
+  case 3:
+    return j >= 16 && j < 48;
+  default:
+    return random < 0;
+  }
+}
+
+/* Bytes and bits.  Axes of stride 0 hold the same for all. */
+static void fill_keep_mask(const clattni_self_test_case *of, uint32_t seed) {
+  const int64_t *shape = of->shape[CLATTNI_KEEP_MASK], *stride = of->stride[CLATTNI_KEEP_MASK];
+  const int bits = of->problem.keep_mask_kind == CLATTN_MASK_BITS;
+  for (int64_t b = 0; b < (stride[0] != 0 ? shape[0] : 1); ++b)
+    for (int64_t h = 0; h < (stride[1] != 0 ? shape[1] : 1); ++h)
+      for (int64_t i = 0; i < shape[2]; ++i)
+        for (int64_t j = 0; j < of->sizes.k_len; ++j) {
+          const int64_t at = address(stride, b, h, i, bits ? j / 32 : j);
+          if (!keeps(b + h + i, j, number(seed, 128 * at + j)))
+            continue;
+          if (bits)
+            ((uint32_t *)of->input[CLATTNI_KEEP_MASK])[at] |= (uint32_t)1 << j % 32;
+          else
+            ((unsigned char *)of->input[CLATTNI_KEEP_MASK])[at] = j % 2 ? 1 : 128; /* any but 0 keeps */
+        }
+}
+
+static void fill_block_mask(const clattni_self_test_case *of) {
+  const clattn_problem *problem = &of->problem;
+  const int64_t key_blocks = (of->sizes.k_len + problem->block_k - 1) / problem->block_k;
+  const int64_t *shape = of->shape[CLATTNI_BLOCK_MASK];
+  uint32_t *mask = of->input[CLATTNI_BLOCK_MASK];
+  for (int64_t b = 0; b < shape[0]; ++b)
+    for (int64_t h = 0; h < shape[1]; ++h)
+      for (int64_t i = 0; i < shape[2]; ++i)
+        for (int64_t j = 0; j < key_blocks; ++j)
+          if ((b + h + i + j) % 3 != 0)
+            mask[address(of->stride[CLATTNI_BLOCK_MASK], b, h, i, j / 32)] |= (uint32_t)1 << j % 32;
+}
+
+static void fill_per_head(const clattni_self_test_case *of, uint32_t seed) {
+  float *slopes = of->input[CLATTNI_ALIBI_SLOPES], *sink = of->input[CLATTNI_SINK];
+  for (int64_t h = 0; h < of->problem.q_heads; ++h) {
+    if (slopes != NULL)
+      slopes[h * of->stride[CLATTNI_ALIBI_SLOPES][1]] = 1.0f / (float)(16 << h);
+    if (sink != NULL)
+      sink[h * of->stride[CLATTNI_SINK][1]] = h % 3 == 1 ? -INFINITY : 2 * number(seed, h);
+  }
+}
+
+static void fill(const clattni_self_test_case *of, uint32_t seed) {
+  for (int slot = CLATTNI_Q; slot <= CLATTNI_V; ++slot)
+    if (of->input[slot] != NULL)
+      memset(of->input[slot], 0xff, of->bytes[slot]); /* NaN */
+  if (of->input[CLATTNI_Q] != NULL)
+    fill_queries(of, seed);
+  if (of->input[CLATTNI_K] != NULL)
+    fill_keys(of, CLATTNI_K, seed + 100);
+  if (of->input[CLATTNI_V] != NULL)
+    fill_keys(of, CLATTNI_V, seed + 200);
+  if (of->input[CLATTNI_BIAS] != NULL)
+    fill_bias(of, seed + 300);
+  if (of->input[CLATTNI_KEEP_MASK] != NULL)
+    fill_keep_mask(of, seed + 400);
+  if (of->input[CLATTNI_BLOCK_MASK] != NULL)
+    fill_block_mask(of);
+  if (of->input[CLATTNI_PAGE_TABLE] != NULL)
+    memcpy(of->input[CLATTNI_PAGE_TABLE], of->row->page_table, of->bytes[CLATTNI_PAGE_TABLE]);
+  fill_per_head(of, seed + 500);
+}
+
+clattn_status clattni_self_test_make(uint32_t index, const clattni_allocator *allocator, clattni_self_test_case *made,
+                                     clattn_error *error) {
+  size_t total = 0, start[CLATTNI_SLOTS];
+  clattn_error why;
+  clattn_error_init(&why);
+  memset(made, 0, sizeof(*made));
+  made->row = &rows[index];
+  clattn_status status = clattn_problem_parse(made->row->problem, &made->problem, &why);
+  if (status == CLATTN_SUCCESS)
+    status = clattn_problem_check(&made->problem, &why);
+  if (status != CLATTN_SUCCESS)
+    return clattni_fail(error, status, "self-test: case \"%s\": %.300s", made->row->name, why.message);
+  clattni_problem_resolve(&made->problem, &made->problem);
+  made->sizes = clattni_bounds(&made->problem);
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot) {
+    int64_t elements = 0;
+    if (!clattni_slot_used(&made->problem, slot))
+      continue;
+    clattni_slot_shape(&made->problem, &made->sizes, slot, made->shape[slot]);
+    clattni_slot_strides(&made->problem, &made->sizes, slot, made->stride[slot]);
+    (void)clattni_extent(made->shape[slot], made->stride[slot], &elements); /* fits: the check said so */
+    made->bytes[slot] = (size_t)elements * clattni_slot_element_bytes(&made->problem, slot);
+    start[slot] = total;
+    if (!clattni_slot_is_output(slot))
+      total += (made->bytes[slot] + 7) & ~(size_t)7;
+  }
+  if (made->sizes.batch > CLATTNI_SELF_TEST_BATCH || made->bytes[CLATTNI_PAGE_TABLE] > sizeof(made->row->page_table))
+    return clattni_fail(error, CLATTN_ERROR_INTERNAL, "self-test: case \"%s\" is larger than its arrays",
+                        made->row->name);
+  made->memory = clattni_alloc(allocator, total);
+  if (made->memory == NULL)
+    return clattni_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no host memory for %zu bytes of the self-test", total);
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot)
+    if (made->bytes[slot] != 0 && !clattni_slot_is_output(slot))
+      made->input[slot] = (char *)made->memory + start[slot];
+  fill(made, 1000 * (index + 1));
+  return CLATTN_SUCCESS;
+}
+
+void clattni_self_test_free(const clattni_allocator *allocator, clattni_self_test_case *made) {
+  clattni_free(allocator, made->memory);
+  made->memory = NULL;
+}
+
+/* ---- results ---- */
+
+int64_t clattni_self_test_elements(const clattni_self_test_case *of, clattni_slot slot) {
+  const int64_t *shape = of->shape[slot]; /* all 0 where the tensor is not used */
+  return shape[0] * shape[1] * shape[2] * shape[3];
+}
+
+void clattni_self_test_place(const clattni_self_test_case *of, clattni_slot slot, int64_t n, int64_t at[4]) {
+  for (int axis = 3; axis >= 0; --axis) {
+    at[axis] = n % of->shape[slot][axis];
+    n /= of->shape[slot][axis];
+  }
+}
+
+int clattni_self_test_held(const clattni_self_test_case *of, clattni_slot slot, int64_t n) {
+  return (slot != CLATTNI_O && slot != CLATTNI_SCORES) || n % of->row->step == 0;
+}
+
+int clattni_self_test_wrong(float got, float want) {
+  const double size = fabs((double)want);
+  if (isinf(want) || want == 0)
+    return !(got == want);
+  return !(fabs((double)got - (double)want) <= TOLERANCE * (size > 1 ? size : 1));
+}
+
+/* printf writes "-nan" for some NaNs. */
+static void put_number(char text[32], float value) {
+  if (isnan(value))
+    memcpy(text, "nan", sizeof("nan"));
+  else
+    (void)snprintf(text, 32, "%.9g", (double)value);
+}
+
+/* Compares one output; *held moves on over its values. */
+static clattn_status compare(const clattni_self_test_case *of, clattni_slot slot, const float *got, const char *variant,
+                             const float **held, clattn_error *error) {
+  for (int64_t n = 0; n < clattni_self_test_elements(of, slot); ++n) {
+    const int has_value = clattni_self_test_held(of, slot, n);
+    char found[32], wanted[32] = "a number";
+    int64_t at[4];
+    clattni_self_test_place(of, slot, n, at);
+    const float value = got[address(of->stride[slot], at[0], at[1], at[2], at[3])];
+    const float want = has_value ? *(*held)++ : value;
+    if (has_value ? !clattni_self_test_wrong(value, want) : !isnan(value))
+      continue;
+    put_number(found, value);
+    if (has_value)
+      put_number(wanted, want);
+    return clattni_fail(error, CLATTN_ERROR_SELF_TEST,
+                        "self-test: variant %s, case \"%s\": %s[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+                        "] is %s, not %s",
+                        variant, of->row->name, clattni_slot_name(slot), at[0], at[1], at[2], at[3], found, wanted);
+  }
+  return CLATTN_SUCCESS;
+}
+
+/* ---- the device ---- */
+
+typedef struct bench {
+  clattn_context *context;
+  cl_command_queue queue;
+  cl_mem buffer[CLATTNI_SLOTS];
+  float results[1024]; /* of one output */
+  uint32_t runs;
+  clattn_support refusal; /* the last variant that did not take a case */
+} bench;
+
+static clattn_mem *slot_mem(clattn_args *args, clattni_slot slot) {
+  clattn_mem *const mems[CLATTNI_SLOTS] = {
+      [CLATTNI_Q] = &args->q,
+      [CLATTNI_K] = &args->k,
+      [CLATTNI_V] = &args->v,
+      [CLATTNI_O] = &args->o,
+      [CLATTNI_LSE] = &args->lse,
+      [CLATTNI_SCORES] = &args->scores,
+      [CLATTNI_MAX_LOGIT] = &args->max_logit,
+      [CLATTNI_BIAS] = &args->bias,
+      [CLATTNI_KEEP_MASK] = &args->keep_mask,
+      [CLATTNI_BLOCK_MASK] = &args->block_mask,
+      [CLATTNI_ALIBI_SLOPES] = &args->alibi_slopes,
+      [CLATTNI_SINK] = &args->sink,
+      [CLATTNI_PAGE_TABLE] = &args->page_table,
+  };
+  return mems[slot];
+}
+
+static clattn_ints host_ints(int used, int64_t count, const int32_t *host) {
+  clattn_ints ints;
+  memset(&ints, 0, sizeof(ints));
+  if (used) {
+    ints.kind = CLATTN_ARRAY_HOST;
+    ints.count = (uint32_t)count;
+    ints.host = host;
+  }
+  return ints;
+}
+
+static void set_args(const bench *on, const clattni_self_test_case *of, clattn_args *args, clattn_error *error) {
+  const clattn_problem *problem = &of->problem;
+  const int64_t batch = of->sizes.batch;
+  clattn_args_init(args);
+  args->error = error;
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot)
+    *slot_mem(args, slot) = clattn_buffer(on->buffer[slot], 0);
+  args->q_lengths = host_ints(problem->q_length_mode == CLATTN_LENGTH_PER_BATCH, batch, of->row->q_lengths);
+  args->k_lengths = host_ints(problem->k_length_mode == CLATTN_LENGTH_PER_BATCH, batch, of->row->k_lengths);
+  args->prefix = host_ints(problem->prefix_mode == CLATTN_PREFIX_PER_BATCH, batch, of->row->prefix);
+  args->cu_seqlens_q = host_ints(clattni_packed_q(problem), batch + 1, of->row->cu_seqlens_q);
+  args->cu_seqlens_k = host_ints(clattni_packed_k(problem), batch + 1, of->row->cu_seqlens_k);
+}
+
+/* Moves on->results to or from the buffer of an output. */
+static clattn_status copy(bench *on, const clattni_self_test_case *of, clattni_slot slot, int to_device,
+                          clattn_error *error) {
+  const cl_int code =
+      to_device
+          ? clEnqueueWriteBuffer(on->queue, on->buffer[slot], CL_TRUE, 0, of->bytes[slot], on->results, 0, NULL, NULL)
+          : clEnqueueReadBuffer(on->queue, on->buffer[slot], CL_TRUE, 0, of->bytes[slot], on->results, 0, NULL, NULL);
+  if (code == CL_SUCCESS)
+    return CLATTN_SUCCESS;
+  return clattni_fail(error, code, "self-test: case \"%s\": %s %s failed: %s", of->row->name,
+                      to_device ? "writing" : "reading", clattni_slot_name(slot), clattn_status_text(code));
+}
+
+/* Outputs start as NaN, so that what a kernel leaves unwritten is found. */
+static clattn_status run_variant(bench *on, const clattni_self_test_case *of, const char *variant, const float *held,
+                                 clattn_error *error) {
+  clattn_plan_options options;
+  clattn_plan *plan = NULL;
+  clattn_args args;
+  clattn_status status = CLATTN_SUCCESS;
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS && status == CLATTN_SUCCESS; ++slot)
+    if (of->bytes[slot] != 0 && clattni_slot_is_output(slot)) {
+      memset(on->results, 0xff, of->bytes[slot]);
+      status = copy(on, of, slot, 1, error);
+    }
+  clattn_plan_options_init(&options);
+  options.variant = variant;
+  if (status == CLATTN_SUCCESS)
+    status = clattn_plan_create(on->context, &of->problem, &options, &plan, error);
+  if (status == CLATTN_SUCCESS) {
+    set_args(on, of, &args, error);
+    status = clattn_enqueue(plan, on->queue, &args, 0, NULL, NULL);
+  }
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS && status == CLATTN_SUCCESS; ++slot)
+    if (of->bytes[slot] != 0 && clattni_slot_is_output(slot)) {
+      status = copy(on, of, slot, 0, error);
+      if (status == CLATTN_SUCCESS)
+        status = compare(of, slot, on->results, variant, &held, error);
+    }
+  clattn_plan_release(plan);
+  return status;
+}
+
+static clattn_status make_buffers(bench *on, const clattni_self_test_case *of, cl_context cl, clattn_error *error) {
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot) {
+    const int output = clattni_slot_is_output(slot);
+    cl_int code = CL_SUCCESS;
+    if (of->bytes[slot] == 0)
+      continue;
+    if (output && of->bytes[slot] > sizeof(on->results))
+      return clattni_fail(error, CLATTN_ERROR_INTERNAL, "self-test: case \"%s\": %s takes %zu bytes, room is for %zu",
+                          of->row->name, clattni_slot_name(slot), of->bytes[slot], sizeof(on->results));
+    on->buffer[slot] =
+        clCreateBuffer(cl, output ? CL_MEM_READ_WRITE : (cl_mem_flags)(CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR),
+                       of->bytes[slot], of->input[slot], &code);
+    if (code != CL_SUCCESS) {
+      on->buffer[slot] = NULL;
+      return clattni_fail(error, code, "self-test: case \"%s\": making a buffer of %zu bytes for %s failed: %s",
+                          of->row->name, of->bytes[slot], clattni_slot_name(slot), clattn_status_text(code));
+    }
+  }
+  return CLATTN_SUCCESS;
+}
+
+/* The values that the library holds for a case; NULL if they are another one's. */
+static const float *held_values(const clattni_self_test_case *of, uint32_t index) {
+  size_t count = 0;
+  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot)
+    for (int64_t n = 0; clattni_slot_is_output(slot) && n < clattni_self_test_elements(of, slot); ++n)
+      count += (size_t)clattni_self_test_held(of, slot, n);
+  if (index >= sizeof(golden) / sizeof(golden[0]) || golden[index].count != count ||
+      strcmp(golden[index].name, of->row->name) != 0)
+    return NULL;
+  return golden[index].values;
+}
+
+static clattn_status run_variants(bench *on, const clattni_self_test_case *of, const float *held, cl_context cl,
+                                  clattn_error *error) {
+  const char *variant;
+  clattn_status status = make_buffers(on, of, cl, error);
+  for (uint32_t i = 0; status == CLATTN_SUCCESS && (variant = clattn_variant_name(i)) != NULL; ++i) {
+    clattn_support support;
+    clattn_support_init(&support);
+    if (clattn_supported(on->context, &of->problem, variant, &support) == CLATTN_ERROR_VARIANT_UNFIT) {
+      on->refusal = support;
+      continue;
+    }
+    status = run_variant(on, of, variant, held, error);
+    on->runs++;
+  }
+  return status;
+}
+
+static clattn_status run_case(bench *on, uint32_t index, cl_context cl, clattn_error *error) {
+  const clattni_allocator *allocator = &on->context->allocator;
+  clattni_self_test_case of;
+  clattn_status status = clattni_self_test_make(index, allocator, &of, error);
+  const float *held = status == CLATTN_SUCCESS ? held_values(&of, index) : NULL;
+  if (held != NULL)
+    status = run_variants(on, &of, held, cl, error);
+  else if (status == CLATTN_SUCCESS)
+    status = clattni_fail(error, CLATTN_ERROR_INTERNAL, "self-test: the values held for case \"%s\" are another one's",
+                          of.row->name);
+  for (int slot = 0; slot < CLATTNI_SLOTS; ++slot) {
+    if (on->buffer[slot] != NULL)
+      clReleaseMemObject(on->buffer[slot]);
+    on->buffer[slot] = NULL;
+  }
+  clattni_self_test_free(allocator, &of);
+  return status;
+}
+
+clattn_status clattn_self_test(clattn_context *context, clattn_error *error) {
+  clattn_status status = CLATTN_SUCCESS;
+  cl_int code = CL_SUCCESS;
+  bench on;
+  clattni_clear(error);
+  if (context == NULL)
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "context is NULL");
+  memset(&on, 0, sizeof(on));
+  on.context = context;
+  on.queue = clCreateCommandQueue(context->cl, context->device, 0, &code);
+  if (code != CL_SUCCESS)
+    return clattni_fail(error, code, "self-test: making a queue failed: %s", clattn_status_text(code));
+  for (uint32_t i = 0; i < clattni_self_test_count() && status == CLATTN_SUCCESS; ++i)
+    status = run_case(&on, i, context->cl, error);
+  clReleaseCommandQueue(on.queue);
+  if (status == CLATTN_SUCCESS && on.runs == 0)
+    status = clattni_fail(error, CLATTN_ERROR_SELF_TEST, "self-test: no variant ran; the last one: %.300s",
+                          on.refusal.reason);
+  if (status == CLATTN_SUCCESS)
+    clattni_clear(error);
+  return status;
+}
