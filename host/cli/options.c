@@ -160,7 +160,7 @@ int cli_parse_bytes(const char *text, uint64_t *value) {
   return 1;
 }
 
-static int apply_causal(const cli_rules *rules, clattn_problem *problem) {
+static int apply_causal(const cli_rules *rules, int64_t queries, int64_t keys, clattn_problem *problem) {
   if (rules->alignment != NULL && strcmp(rules->alignment, "top-left") != 0 &&
       strcmp(rules->alignment, "bottom-right") != 0)
     return cli_fail(CLI_USAGE, "--causal takes top-left or bottom-right, not '%s'", rules->alignment);
@@ -174,12 +174,12 @@ static int apply_causal(const cli_rules *rules, clattn_problem *problem) {
   }
   if (!rules->causal)
     return CLI_OK;
-  if (rules->alignment == NULL && rules->offset == NULL && problem->q_len != problem->k_len)
+  if (rules->alignment == NULL && rules->offset == NULL && queries != keys)
     return cli_fail(CLI_USAGE,
                     "--causal is ambiguous for %" PRId64 " queries and %" PRId64
                     " keys: say --causal top-left (query 0 sees key 0) or --causal bottom-right (the last query sees "
                     "the last key), or give --query-offset N",
-                    problem->q_len, problem->k_len);
+                    queries, keys);
   problem->causal = 1;
   if (rules->alignment != NULL && rules->alignment[0] == 'b')
     problem->offset_mode = CLATTN_OFFSET_BOTTOM_RIGHT;
@@ -224,8 +224,18 @@ static int take_float(const char *option, const char *text, float *value) {
   return CLI_OK;
 }
 
-int cli_rules_apply(const cli_rules *rules, clattn_problem *problem) {
-  int code = apply_causal(rules, problem);
+static int apply_alibi(const char *text, clattn_problem *problem) {
+  if (strcmp(text, "signed") == 0)
+    problem->alibi = CLATTN_ALIBI_SIGNED;
+  else if (strcmp(text, "symmetric") == 0)
+    problem->alibi = CLATTN_ALIBI_SYMMETRIC;
+  else
+    return cli_fail(CLI_USAGE, "--alibi takes signed or symmetric, not '%s'", text);
+  return CLI_OK;
+}
+
+int cli_rules_apply(const cli_rules *rules, int64_t queries, int64_t keys, clattn_problem *problem) {
+  int code = apply_causal(rules, queries, keys, problem);
   if (code == CLI_OK && rules->window != NULL)
     code = apply_window(rules->window, problem);
   if (code == CLI_OK && rules->scale != NULL) {
@@ -234,6 +244,12 @@ int cli_rules_apply(const cli_rules *rules, clattn_problem *problem) {
   }
   if (code == CLI_OK && rules->softcap != NULL)
     code = take_float("softcap", rules->softcap, &problem->softcap);
+  if (code == CLI_OK && rules->alibi != NULL)
+    code = apply_alibi(rules->alibi, problem);
+  if (code == CLI_OK && rules->chunk != NULL && (!cli_parse_int64(rules->chunk, &problem->chunk) || problem->chunk < 1))
+    code = cli_fail(CLI_USAGE, "--chunk takes a number of keys >= 1, not '%s'", rules->chunk);
+  if (rules->batch_invariant)
+    problem->flags |= CLATTN_BATCH_INVARIANT;
   return code;
 }
 

@@ -26,9 +26,11 @@ int cli_parse_bytes(const char *text, uint64_t *value);
 typedef struct cli_rules {
   int causal;            /* --causal was given */
   const char *alignment; /* its value: "top-left", "bottom-right" or NULL */
-  const char *offset, *window, *scale, *softcap;
+  const char *offset, *window, *scale, *softcap, *alibi, *chunk;
+  int batch_invariant;
 } cli_rules;
-int cli_rules_apply(const cli_rules *rules, clattn_problem *problem);
+/* queries, keys: of a batch entry, one that has not as many of both where there is such a one. */
+int cli_rules_apply(const cli_rules *rules, int64_t queries, int64_t keys, clattn_problem *problem);
 
 int cli_print_help(const char *text);
 /* Prints and returns the exit code; cJSON. */

@@ -5,7 +5,7 @@
 
 #include "npy.h"
 
-enum { CLI_MAX_FILES = 4 };
+enum { CLI_MAX_FILES = 5 };
 
 typedef struct cli_file {
   const char *option, *path; /* path NULL: not asked for */

@@ -54,7 +54,15 @@ static int make_result(const cli_session *session, const clattn_problem *problem
   result->shape[1] = problem->q_heads;
   result->shape[2] = output == CLI_MAX_LOGIT ? 1 : problem->q_len;
   result->shape[3] = last[output];
-  if (!cli_strides(tensors[output], result->shape, result->stride))
+  const int packed = cli_packed_q(problem) && (output == CLI_O || output == CLI_LSE);
+  if (packed) {
+    result->shape[0] = 1;
+    result->shape[2] = problem->total_q;
+  }
+  clattn_tensor tensor = *tensors[output];
+  if (packed && output == CLI_LSE && (tensor.stride[1] | tensor.stride[2]) == 0)
+    tensor.layout = CLATTN_LAYOUT_BHSD; /* (head, row), unlike all else that is packed */
+  if (!cli_strides(&tensor, result->shape, result->stride))
     return cli_fail(CLI_USAGE, "the layout of %s is not supported yet", output_names[output]);
   const int64_t count = cli_extent(result->shape, result->stride);
   const uint64_t most = session->info.max_alloc_bytes;
@@ -67,6 +75,14 @@ static int make_result(const cli_session *session, const clattn_problem *problem
   if (status != CL_SUCCESS)
     return cli_fail(CLI_FAILED, "a buffer of %zu bytes for %s could not be made: %s", bytes, output_names[output],
                     clattn_status_name(status));
+  if (packed && bytes > 0) {
+    /* Rows behind the last sequence are nobody's, and are not written. */
+    const float zero = 0;
+    status = clEnqueueFillBuffer(session->queue, result->buffer, &zero, sizeof zero, 0, bytes, 0, NULL, NULL);
+    if (status != CL_SUCCESS)
+      return cli_fail(CLI_FAILED, "%s could not be filled with 0: %s", output_names[output],
+                      clattn_status_name(status));
+  }
   return CLI_OK;
 }
 
@@ -95,7 +111,15 @@ static clattn_ints host_ints(const int32_t *values, int64_t count) {
 }
 
 static void fill_args(const cli_request *request, const cli_buffers *buffers, const cli_pass *pass, clattn_args *args) {
-  clattn_mem *const inputs[CLI_INPUTS] = {&args->q, &args->k, &args->v, &args->bias, &args->keep_mask};
+  clattn_mem *const inputs[CLI_INPUTS] = {
+      &args->q,    &args->k,         &args->v, &args->bias, &args->keep_mask, &args->block_mask, &args->alibi_slopes,
+      &args->sink, &args->page_table};
+  clattn_ints *const ints[CLI_INTS] = {[CLI_Q_LENGTHS] = &args->q_lengths,
+                                       [CLI_K_LENGTHS] = &args->k_lengths,
+                                       [CLI_PREFIX] = &args->prefix,
+                                       [CLI_CU_SEQLENS_Q] = &args->cu_seqlens_q,
+                                       [CLI_CU_SEQLENS_K] = &args->cu_seqlens_k,
+                                       [CLI_Q_OFFSETS] = &args->q_offsets};
   clattn_mem *const outputs[CLI_OUTPUTS] = {&args->o, &args->lse, &args->scores, &args->max_logit};
   const int64_t batch = request->problem.batch;
   clattn_args_init(args);
@@ -108,9 +132,10 @@ static void fill_args(const cli_request *request, const cli_buffers *buffers, co
     if (pass->result[i].buffer != NULL)
       *outputs[i] = clattn_buffer(pass->result[i].buffer, 0);
   }
-  args->k_lengths = host_ints(request->k_lengths, batch);
-  args->q_lengths = host_ints(request->q_lengths, batch);
-  args->q_offsets = host_ints(request->q_offsets, batch);
+  for (int i = 0; i < CLI_INTS; i++) {
+    const int one_more = i == CLI_CU_SEQLENS_Q || i == CLI_CU_SEQLENS_K;
+    *ints[i] = host_ints(request->ints[i], batch + one_more);
+  }
 }
 
 /* Enqueues, waits, and says what went wrong. */
@@ -242,4 +267,17 @@ void cli_result_statistics(const cli_result *result, cli_statistics *out) {
   out->mean = finite > 0 ? sum / (double)finite : (double)NAN;
   if (finite == 0)
     out->least = out->most = (double)NAN;
+}
+
+int cli_result_shape(const cli_pass *pass, int output, int64_t shape[4]) {
+  const cli_result *result = &pass->result[output];
+  const int packed = cli_packed_q(&pass->problem) && (output == CLI_O || output == CLI_LSE);
+  const int rank = output == CLI_O || output == CLI_SCORES ? 4 : output == CLI_LSE ? 3 : 2;
+  memcpy(shape, result->shape, sizeof result->shape);
+  if (!packed)
+    return rank;
+  shape[0] = result->shape[output == CLI_O ? 2 : 1];
+  shape[1] = result->shape[output == CLI_O ? 1 : 2];
+  shape[2] = result->shape[3];
+  return rank - 1;
 }

@@ -17,9 +17,10 @@ void cli_buffers_release(cli_buffers *buffers);
 enum { CLI_O, CLI_LSE, CLI_SCORES, CLI_MAX_LOGIT, CLI_OUTPUTS };
 
 typedef struct cli_result {
-  int64_t shape[4], stride[4]; /* (batch, head, row, element); missing axes are 1 */
-  const float *data;           /* mapped; NULL when this pass did not compute it */
-  cl_mem buffer;               /* private */
+  /* (batch, head, row, element); missing axes are 1.  Packed o and lse are (1, head, row of all, element). */
+  int64_t shape[4], stride[4];
+  const float *data; /* mapped; NULL when this pass did not compute it */
+  cl_mem buffer;     /* private */
 } cli_result;
 
 typedef struct cli_pass {
@@ -37,6 +38,9 @@ int cli_pass_plan(const cli_session *session, const clattn_problem *problem, uin
 int cli_pass_run(const cli_session *session, const cli_request *request, const cli_buffers *buffers, cli_pass *pass);
 /* An all-zero pass is accepted. */
 void cli_pass_close(const cli_session *session, cli_pass *pass);
+
+/* Its rank, and its shape as files have it: packed ones are (row, head, element) and (head, row). */
+int cli_result_shape(const cli_pass *pass, int output, int64_t shape[4]);
 
 typedef struct cli_statistics {
   double least, most, mean; /* over the numbers that are neither NaN nor infinite; NaN when there are none */

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
 #include "options.h"
@@ -29,13 +30,27 @@ static void print_explanation(const cli_pass *pass) {
 }
 
 static void print_check(const cli_pass *pass, const cli_verification *check) {
-  printf("verify      %" PRId64 " of %" PRId64 " rows against the double-precision reference: max |difference|",
-         check->rows, check->of);
+  printf("verify      %" PRId64 " of %" PRId64 " rows against %s: max |difference|", check->rows, check->of,
+         check->against != NULL ? check->against : "the double-precision reference");
   for (int i = 0; i < CLI_OUTPUTS; i++) {
     if (check->compared[i])
       printf("  %s %.3g%s", cli_result_name(pass, i), check->difference[i], check->beyond[i] > 0 ? " (TOO LARGE)" : "");
   }
   printf("\n");
+}
+
+/* Shape of q, k or v as its file has it; returns the rank. */
+static int main_shape(const clattn_problem *problem, int input, int64_t shape[4]) {
+  const int packed = input == CLI_Q ? cli_packed_q(problem) : cli_packed_k(problem);
+  cli_input_shape(problem, input, shape);
+  if (packed || (input != CLI_Q && cli_paged(problem))) {
+    const int64_t rows = shape[2];
+    shape[2] = shape[1];
+    shape[1] = rows;
+  }
+  if (packed)
+    memmove(shape, shape + 1, 3 * sizeof shape[0]);
+  return packed ? 3 : 4;
 }
 
 void cli_report_text(const cli_report *report, int explain) {
@@ -44,10 +59,12 @@ void cli_report_text(const cli_report *report, int explain) {
   char text[128];
   for (int i = CLI_Q; i <= CLI_V; i++) {
     int64_t shape[4];
-    cli_input_shape(problem, i, shape);
-    printf("%s%s %s", i > 0 ? "   " : "shapes      ", names[i], cli_shape_text(4, shape, text, sizeof text));
+    const int rank = main_shape(problem, i, shape);
+    printf("%s%s %s", i > 0 ? "   " : "shapes      ", names[i], cli_shape_text(rank, shape, text, sizeof text));
   }
-  printf("   (batch, heads, rows, dim)\n");
+  printf("   (batch, heads, rows, dim)%s%s\n",
+         cli_packed_q(problem) || cli_packed_k(problem) ? ", packed (rows, heads, dim)" : "",
+         cli_paged(problem) ? ", pages (pages, page size, heads, dim)" : "");
   printf("device      %s  %s\n", report->session->device.id, report->session->info.name);
   for (int p = 0; p < report->count; p++) {
     const cli_pass *pass = &report->passes[p];
@@ -62,16 +79,15 @@ void cli_report_text(const cli_report *report, int explain) {
     for (int i = 0; i < CLI_OUTPUTS; i++) {
       const cli_result *result = &pass->result[i];
       cli_statistics s;
+      int64_t shape[4];
       /* Scores and weights are in files or in the heat map. */
       if (result->data == NULL || i == CLI_SCORES)
         continue;
       cli_result_statistics(result, &s);
+      const int rank = cli_result_shape(pass, i, shape);
       printf("%-11s %s  min %.6g  max %.6g  mean %.6g", cli_result_name(pass, i),
-             cli_shape_text(i == CLI_O     ? 4
-                            : i == CLI_LSE ? 3
-                                           : 2,
-                            result->shape, text, sizeof text),
-             cli_unsigned_nan(s.least), cli_unsigned_nan(s.most), cli_unsigned_nan(s.mean));
+             cli_shape_text(rank, shape, text, sizeof text), cli_unsigned_nan(s.least), cli_unsigned_nan(s.most),
+             cli_unsigned_nan(s.mean));
       if (s.not_finite > 0)
         printf("  (%" PRIu64 " of %" PRIu64 " NaN or infinite)", s.not_finite, s.count);
       printf("\n");
@@ -103,6 +119,7 @@ static void add_number(cJSON *object, const char *name, double value) {
 static void add_check(cJSON *object, const cli_pass *pass, const cli_verification *check) {
   cJSON *o = cJSON_AddObjectToObject(object, "verify");
   cJSON_AddBoolToObject(o, "ok", cli_verified(check));
+  cJSON_AddStringToObject(o, "against", check->against != NULL ? check->against : "reference");
   cJSON_AddNumberToObject(o, "rows", (double)check->rows);
   cJSON_AddNumberToObject(o, "of", (double)check->of);
   cJSON *difference = cJSON_AddObjectToObject(o, "max_abs_difference");
@@ -142,7 +159,9 @@ static void add_pass(cJSON *array, const cli_pass *pass, const cli_verification 
       continue;
     cli_result_statistics(result, &s);
     cJSON *r = cJSON_AddObjectToObject(results, cli_result_name(pass, i));
-    add_shape(r, "shape", i == CLI_LSE ? 3 : i == CLI_MAX_LOGIT ? 2 : 4, result->shape);
+    int64_t shape[4];
+    const int rank = cli_result_shape(pass, i, shape);
+    add_shape(r, "shape", rank, shape);
     add_number(r, "min", s.least);
     add_number(r, "max", s.most);
     add_number(r, "mean", s.mean);
@@ -162,8 +181,8 @@ int cli_report_json(const cli_report *report) {
   cJSON *shapes = cJSON_AddObjectToObject(root, "shapes");
   for (int i = CLI_Q; i <= CLI_V; i++) {
     int64_t shape[4];
-    cli_input_shape(&report->request->problem, i, shape);
-    add_shape(shapes, names[i], 4, shape);
+    const int rank = main_shape(&report->request->problem, i, shape);
+    add_shape(shapes, names[i], rank, shape);
   }
   cJSON *runs = cJSON_AddArrayToObject(root, "runs");
   for (int p = 0; p < report->count; p++)

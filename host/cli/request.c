@@ -3,37 +3,148 @@
 #include "request.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays.h"
 #include "cli.h"
 
-static const char *const input_names[CLI_INPUTS] = {"q", "k", "v", "bias", "keep-mask"};
-static const char *const input_types[CLI_INPUTS] = {"f4", "f4", "f4", "f4", "b1 u1"};
+static const struct input_row {
+  const char *name;
+  size_t descriptor; /* in clattn_problem */
+} inputs[CLI_INPUTS] = {
+    [CLI_Q] = {"q", offsetof(clattn_problem, q)},
+    [CLI_K] = {"k", offsetof(clattn_problem, k)},
+    [CLI_V] = {"v", offsetof(clattn_problem, v)},
+    [CLI_BIAS] = {"bias", offsetof(clattn_problem, bias)},
+    [CLI_KEEP_MASK] = {"keep-mask", offsetof(clattn_problem, keep_mask)},
+    [CLI_BLOCK_MASK] = {"block-mask", offsetof(clattn_problem, block_mask)},
+    [CLI_ALIBI_SLOPES] = {"alibi-slopes", offsetof(clattn_problem, alibi_slopes)},
+    [CLI_SINK] = {"sink", offsetof(clattn_problem, sink)},
+    [CLI_PAGE_TABLE] = {"page-table", 0},
+};
+
+static const char *const ints_names[CLI_INTS] = {
+    [CLI_Q_LENGTHS] = "q-lengths",       [CLI_K_LENGTHS] = "k-lengths",       [CLI_PREFIX] = "prefix",
+    [CLI_CU_SEQLENS_Q] = "cu-seqlens-q", [CLI_CU_SEQLENS_K] = "cu-seqlens-k", [CLI_Q_OFFSETS] = "q-offsets"};
+
+const char *cli_input_name(int input) {
+  return inputs[input].name;
+}
+
+const char *cli_ints_name(int which) {
+  return ints_names[which];
+}
+
+int cli_packed_q(const clattn_problem *problem) {
+  return problem->q.layout == CLATTN_LAYOUT_PACKED;
+}
+
+int cli_packed_k(const clattn_problem *problem) {
+  return problem->k.layout == CLATTN_LAYOUT_PACKED;
+}
+
+int cli_paged(const clattn_problem *problem) {
+  return problem->k.layout == CLATTN_LAYOUT_PAGED;
+}
+
+clattn_tensor *cli_input_tensor(clattn_problem *problem, int input) {
+  return input == CLI_PAGE_TABLE ? NULL : (clattn_tensor *)(void *)((char *)problem + inputs[input].descriptor);
+}
+
+int cli_input_used(const clattn_problem *problem, int input) {
+  switch (input) {
+  case CLI_BIAS:
+    return problem->use_bias != 0;
+  case CLI_KEEP_MASK:
+    return problem->keep_mask_kind != CLATTN_MASK_NONE;
+  case CLI_BLOCK_MASK:
+    return problem->block_mask_kind != CLATTN_MASK_NONE;
+  case CLI_ALIBI_SLOPES:
+    return problem->alibi != CLATTN_ALIBI_NONE;
+  case CLI_SINK:
+    return problem->use_sink != 0;
+  case CLI_PAGE_TABLE:
+    return cli_paged(problem);
+  default:
+    return 1;
+  }
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return a / b + (a % b != 0);
+}
 
 void cli_input_shape(const clattn_problem *problem, int input, int64_t shape[4]) {
   const int of_keys = input == CLI_K || input == CLI_V;
   shape[0] = problem->batch;
   shape[1] = of_keys ? problem->kv_heads : problem->q_heads;
   shape[2] = of_keys ? problem->k_len : problem->q_len;
-  shape[3] = input == CLI_V ? problem->v_dim : problem->qk_dim;
-  if (input == CLI_BIAS || input == CLI_KEEP_MASK)
-    shape[3] = problem->k_len;
-  if (input == CLI_KEEP_MASK && problem->keep_mask_kind == CLATTN_MASK_BITS)
-    shape[3] = (problem->k_len + 31) / 32;
+  shape[3] = problem->k_len;
+  switch (input) {
+  case CLI_Q:
+  case CLI_K:
+    shape[3] = problem->qk_dim;
+    break;
+  case CLI_V:
+    shape[3] = problem->v_dim;
+    break;
+  case CLI_KEEP_MASK:
+    shape[3] = problem->keep_mask_kind == CLATTN_MASK_BITS ? ceil_div(problem->k_len, 32) : problem->k_len;
+    break;
+  case CLI_BLOCK_MASK:
+    shape[2] = ceil_div(problem->q_len, problem->block_q);
+    shape[3] = ceil_div(ceil_div(problem->k_len, problem->block_k), 32);
+    break;
+  case CLI_SINK:
+    shape[0] = shape[2] = shape[3] = 1;
+    break;
+  case CLI_ALIBI_SLOPES:
+    shape[2] = shape[3] = 1;
+    break;
+  case CLI_PAGE_TABLE:
+    shape[1] = shape[2] = 1;
+    shape[3] = problem->max_pages;
+    break;
+  default:
+    break;
+  }
+  if (of_keys && cli_paged(problem)) {
+    shape[0] = problem->num_pages;
+    shape[2] = problem->page_size;
+  } else if (of_keys && cli_packed_k(problem)) {
+    shape[0] = 1;
+    shape[2] = problem->total_k;
+  } else if (input == CLI_Q && cli_packed_q(problem)) {
+    shape[0] = 1;
+    shape[2] = problem->total_q;
+  }
 }
 
-static clattn_tensor *descriptor(clattn_problem *problem, int input) {
-  clattn_tensor *const all[CLI_INPUTS] = {&problem->q, &problem->k, &problem->v, &problem->bias, &problem->keep_mask};
-  return all[input];
+int cli_input_strides(const clattn_problem *problem, int input, const int64_t shape[4], int64_t stride[4]) {
+  if (input == CLI_PAGE_TABLE) {
+    const int64_t rows[4] = {shape[3], 0, 0, 1};
+    memcpy(stride, rows, sizeof rows);
+    return 1;
+  }
+  const clattn_tensor *tensor = (const clattn_tensor *)(const void *)((const char *)problem + inputs[input].descriptor);
+  if ((input == CLI_ALIBI_SLOPES || input == CLI_SINK) && tensor->layout != CLATTN_LAYOUT_STRIDED) {
+    const int64_t heads[4] = {0, 1, 0, 0};
+    memcpy(stride, heads, sizeof heads);
+    return 1;
+  }
+  return cli_strides(tensor, shape, stride);
 }
 
-static int uses(const clattn_problem *problem, int input) {
-  if (input == CLI_BIAS)
-    return problem->use_bias != 0;
-  if (input == CLI_KEEP_MASK)
-    return problem->keep_mask_kind != CLATTN_MASK_NONE;
-  return 1;
+int64_t cli_queries_of(const cli_request *request, int64_t b) {
+  const int32_t *starts = request->ints[CLI_CU_SEQLENS_Q];
+  return starts != NULL ? starts[b + 1] - starts[b] : request->problem.q_len;
+}
+
+int64_t cli_keys_of(const cli_request *request, int64_t b) {
+  const int32_t *starts = request->ints[CLI_CU_SEQLENS_K];
+  return starts != NULL ? starts[b + 1] - starts[b] : request->problem.k_len;
 }
 
 static int check_problem(const clattn_problem *problem, const char *what) {
@@ -52,30 +163,70 @@ static int mismatch(const cli_tensor *a, const cli_tensor *b, const char *rule, 
                   cli_shape_text(b->rank, b->shape, second, sizeof second), rule, of_a, of_b);
 }
 
+/* Where batch entries are counted: by the sequences, the page table, or an axis. */
+static int fit_batch(const cli_request_options *options, cli_request *request, int64_t shape[3][4]) {
+  clattn_problem *problem = &request->problem;
+  const cli_tensor *q = &request->input[CLI_Q], *k = &request->input[CLI_K];
+  const int packed_q = cli_packed_q(problem), packed_k = cli_packed_k(problem);
+  int code = CLI_OK;
+  if (!packed_q && !packed_k && !cli_paged(problem) && shape[CLI_Q][0] != shape[CLI_K][0])
+    return mismatch(q, k, "the batch sizes", shape[CLI_Q][0], shape[CLI_K][0]);
+  if (shape[CLI_K][0] != shape[CLI_V][0])
+    return mismatch(k, &request->input[CLI_V], cli_paged(problem) ? "the numbers of pages" : "the batch sizes",
+                    shape[CLI_K][0], shape[CLI_V][0]);
+  problem->batch = !packed_q ? shape[CLI_Q][0] : !packed_k && !cli_paged(problem) ? shape[CLI_K][0] : 0;
+  problem->q_len = packed_q ? 0 : shape[CLI_Q][2];
+  problem->k_len = packed_k ? 0 : shape[CLI_K][2];
+  if (packed_q) {
+    problem->total_q = shape[CLI_Q][2];
+    code = cli_take_cu_seqlens(request, CLI_CU_SEQLENS_Q, options->ints[CLI_CU_SEQLENS_Q], problem->total_q, 1);
+  }
+  if (packed_k && code == CLI_OK) {
+    problem->total_k = shape[CLI_K][2];
+    code = cli_take_cu_seqlens(request, CLI_CU_SEQLENS_K, options->ints[CLI_CU_SEQLENS_K], problem->total_k, 1);
+  }
+  if (cli_paged(problem) && code == CLI_OK) {
+    problem->num_pages = shape[CLI_K][0];
+    problem->page_size = shape[CLI_K][2];
+    code = cli_take_page_table(request, options->input[CLI_PAGE_TABLE]);
+    /* What the table reaches bounds the lengths, until they are read. */
+    problem->k_len =
+        problem->max_pages > INT32_MAX / problem->page_size ? INT32_MAX : problem->max_pages * problem->page_size;
+  }
+  return code;
+}
+
 /* Sizes and descriptors of q, k and v. */
-static int fit_shapes(cli_request *request) {
+static int fit_shapes(const cli_request_options *options, cli_request *request) {
   clattn_problem *problem = &request->problem;
   const cli_tensor *q = &request->input[CLI_Q], *k = &request->input[CLI_K], *v = &request->input[CLI_V];
+  const int paged = options->input[CLI_PAGE_TABLE] != NULL;
+  const clattn_layout of_q = options->ints[CLI_CU_SEQLENS_Q] != NULL ? CLATTN_LAYOUT_PACKED : CLATTN_LAYOUT_BHSD;
+  const clattn_layout of_k = paged                                     ? CLATTN_LAYOUT_PAGED
+                             : options->ints[CLI_CU_SEQLENS_K] != NULL ? CLATTN_LAYOUT_PACKED
+                                                                       : CLATTN_LAYOUT_BHSD;
   int64_t shape[3][4], stride[3][4];
   for (int i = CLI_Q; i <= CLI_V; i++) {
     char text[128];
     const cli_tensor *tensor = &request->input[i];
-    cli_tensor_axes(tensor, request->bshd, shape[i], stride[i]);
+    const clattn_layout layout = i == CLI_Q ? of_q : of_k;
+    cli_tensor_axes(tensor, request->bshd || layout != CLATTN_LAYOUT_BHSD, shape[i], stride[i]);
+    if (layout == CLATTN_LAYOUT_PAGED && (shape[i][0] == 0 || shape[i][2] == 0))
+      return cli_fail(CLI_USAGE, "--%s has shape %s: pages and their rows may not be 0", tensor->name,
+                      cli_shape_text(tensor->rank, tensor->shape, text, sizeof text));
     if (shape[i][0] == 0 || shape[i][1] == 0 || shape[i][3] == 0)
       return cli_fail(CLI_USAGE, "--%s has shape %s: only the axis of %s may have length 0", tensor->name,
                       cli_shape_text(tensor->rank, tensor->shape, text, sizeof text), i == CLI_Q ? "queries" : "keys");
-    *descriptor(problem, i) = cli_describe(shape[i], stride[i]);
+    *cli_input_tensor(problem, i) =
+        layout == CLATTN_LAYOUT_BHSD ? cli_describe(shape[i], stride[i]) : cli_describe_as(layout, shape[i], stride[i]);
   }
   if (shape[CLI_Q][3] != shape[CLI_K][3])
     return mismatch(q, k, "the head dimensions", shape[CLI_Q][3], shape[CLI_K][3]);
   if (shape[CLI_K][2] != shape[CLI_V][2])
-    return mismatch(k, v, "the numbers of keys and of values", shape[CLI_K][2], shape[CLI_V][2]);
+    return mismatch(k, v, paged ? "the rows of a page" : "the numbers of keys and of values", shape[CLI_K][2],
+                    shape[CLI_V][2]);
   if (shape[CLI_K][1] != shape[CLI_V][1])
     return mismatch(k, v, "the numbers of heads", shape[CLI_K][1], shape[CLI_V][1]);
-  if (shape[CLI_Q][0] != shape[CLI_K][0])
-    return mismatch(q, k, "the batch sizes", shape[CLI_Q][0], shape[CLI_K][0]);
-  if (shape[CLI_K][0] != shape[CLI_V][0])
-    return mismatch(k, v, "the batch sizes", shape[CLI_K][0], shape[CLI_V][0]);
   if (shape[CLI_Q][1] % shape[CLI_K][1] != 0) {
     char first[128], second[128];
     return cli_fail(CLI_USAGE,
@@ -83,99 +234,154 @@ static int fit_shapes(cli_request *request) {
                     cli_shape_text(q->rank, q->shape, first, sizeof first),
                     cli_shape_text(k->rank, k->shape, second, sizeof second), shape[CLI_K][1], shape[CLI_Q][1]);
   }
-  problem->batch = shape[CLI_Q][0];
   problem->q_heads = shape[CLI_Q][1];
   problem->kv_heads = shape[CLI_K][1];
-  problem->q_len = shape[CLI_Q][2];
-  problem->k_len = shape[CLI_K][2];
   problem->qk_dim = shape[CLI_Q][3];
   problem->v_dim = shape[CLI_V][3];
   request->rank = q->rank;
   problem->o.layout = request->bshd && q->rank >= 3 ? CLATTN_LAYOUT_BSHD : CLATTN_LAYOUT_BHSD;
+  if (cli_packed_q(problem))
+    problem->o.layout = problem->lse.layout = CLATTN_LAYOUT_PACKED;
+  return fit_batch(options, request, shape);
+}
+
+/* Lengths, with which the scores have their size, and what goes with them. */
+static int fit_lengths(const cli_request_options *options, cli_request *request) {
+  clattn_problem *problem = &request->problem;
+  int code = CLI_OK;
+  if (options->ints[CLI_Q_LENGTHS] != NULL)
+    code = cli_take_lengths(request, CLI_Q_LENGTHS, options->ints[CLI_Q_LENGTHS]);
+  if (options->ints[CLI_K_LENGTHS] != NULL && code == CLI_OK)
+    code = cli_take_lengths(request, CLI_K_LENGTHS, options->ints[CLI_K_LENGTHS]);
+  if (code != CLI_OK || !cli_paged(problem))
+    return code;
+  problem->k_len = 0;
+  for (int64_t b = 0; b < problem->batch; b++) {
+    const int64_t length = request->ints[CLI_K_LENGTHS][b];
+    problem->k_len = length > problem->k_len ? length : problem->k_len;
+  }
+  return cli_check_page_table(request);
+}
+
+/* Options that need or exclude each other, where the problem comes from files. */
+static int check_together(const cli_request_options *o) {
+  const int paged = o->input[CLI_PAGE_TABLE] != NULL;
+  const int packed_q = o->ints[CLI_CU_SEQLENS_Q] != NULL, packed_k = o->ints[CLI_CU_SEQLENS_K] != NULL;
+  const struct {
+    int given, needed;
+    const char *option, *needs;
+  } pairs[] = {
+      {o->input[CLI_BLOCK_MASK] != NULL, o->block_size != NULL, "block-mask", "block-size Q,K"},
+      {o->block_size != NULL, o->input[CLI_BLOCK_MASK] != NULL, "block-size", "block-mask F"},
+      {paged, o->page_size != NULL, "page-table", "page-size N"},
+      {o->page_size != NULL, paged, "page-size", "page-table F"},
+      {paged, o->ints[CLI_K_LENGTHS] != NULL, "page-table", "k-lengths F, the number of keys of every batch entry"},
+      {o->input[CLI_ALIBI_SLOPES] != NULL, o->rules.alibi != NULL, "alibi-slopes", "alibi signed or symmetric"},
+      {o->ints[CLI_PREFIX] != NULL, o->rules.causal, "prefix",
+       "causal: without it every key before the prefix is seen"},
+  };
+  for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+    if (pairs[i].given && !pairs[i].needed)
+      return cli_fail(CLI_USAGE, "--%s needs --%s", pairs[i].option, pairs[i].needs);
+  }
+  if (paged && packed_k)
+    return cli_fail(CLI_USAGE, "--page-table and --cu-seqlens-k both say where the keys lie: give one of them");
+  if (o->layout != NULL && packed_q && (packed_k || paged))
+    return cli_fail(CLI_USAGE, "--layout is for arrays with a batch axis: packed and paged ones have their own");
   return CLI_OK;
 }
 
-/* Bias or mask, stretched to the scores' shape. */
-static int fit_pairs(cli_request *request, int input) {
-  clattn_problem *problem = &request->problem;
-  int64_t target[4], stride[4];
-  if (input == CLI_BIAS)
-    problem->use_bias = 1;
-  else
-    problem->keep_mask_kind = CLATTN_MASK_U8;
-  cli_input_shape(problem, input, target);
-  const int code = cli_tensor_broadcast(&request->input[input], target, stride);
-  if (code == CLI_OK)
-    *descriptor(problem, input) = cli_describe(target, stride);
+/* q, k and v, whose rank packed sequences and pages fix. */
+static int load_main(const cli_request_options *options, cli_request *request, int input) {
+  const int of_q = input == CLI_Q;
+  int low = 2, high = 4;
+  if (!of_q && options->input[CLI_PAGE_TABLE] != NULL)
+    low = 4;
+  else if (options->ints[of_q ? CLI_CU_SEQLENS_Q : CLI_CU_SEQLENS_K] != NULL)
+    low = high = 3;
+  cli_tensor *tensor = &request->input[input];
+  const int code = cli_tensor_load(tensor, inputs[input].name, options->input[input], "f4", low, high);
+  if (code == CLI_OK && tensor->rank < low) /* text */
+    return cli_fail(CLI_USAGE, "--%s: text has 2 axes; here there must be %d", tensor->name, low);
   return code;
 }
 
-static int take_lengths(cli_request *request, const char *source) {
-  cli_tensor tensor;
-  const int64_t batch = request->problem.batch;
-  int code = cli_tensor_load(&tensor, "k-lengths", source, "i4 i8", 1, 1);
-  if (code != CLI_OK)
-    goto done;
-  if (tensor.shape[0] != batch) {
-    code = cli_fail(CLI_USAGE, "--k-lengths has %" PRId64 " entries, the batch is %" PRId64, tensor.shape[0], batch);
-    goto done;
+static int check_page_size(const char *text, const clattn_problem *problem) {
+  int64_t size = 0;
+  if (!cli_parse_int64(text, &size) || size < 1)
+    return cli_fail(CLI_USAGE, "--page-size takes a number of keys >= 1, not '%s'", text);
+  if (size != problem->page_size)
+    return cli_fail(CLI_USAGE,
+                    "--page-size is %" PRId64 ", but --k, (pages, page size, heads, dim), has pages of %" PRId64, size,
+                    problem->page_size);
+  return CLI_OK;
+}
+
+static int apply_rules(const cli_request_options *options, cli_request *request) {
+  const clattn_problem *problem = &request->problem;
+  int64_t queries = problem->q_len, keys = problem->k_len;
+  for (int64_t b = 0; b < problem->batch; b++) {
+    queries = cli_queries_of(request, b);
+    keys = cli_paged(problem) ? request->ints[CLI_K_LENGTHS][b] : cli_keys_of(request, b);
+    if (queries != keys)
+      break;
   }
-  request->k_lengths = calloc((size_t)batch, sizeof *request->k_lengths);
-  if (request->k_lengths == NULL) {
-    code = cli_fail_memory();
-    goto done;
-  }
-  for (int64_t b = 0; b < batch; b++) {
-    const int64_t at = b * tensor.stride[0];
-    const int64_t length =
-        tensor.type[1] == '8' ? ((const int64_t *)tensor.data)[at] : ((const int32_t *)tensor.data)[at];
-    if (length < 0 || length > request->problem.k_len) {
-      code = cli_fail(CLI_USAGE,
-                      "--k-lengths: entry %" PRId64 " is %" PRId64 "; it must be from 0 to %" PRId64
-                      ", the number of keys",
-                      b, length, request->problem.k_len);
-      goto done;
-    }
-    request->k_lengths[b] = (int32_t)length;
-  }
-  request->problem.k_length_mode = CLATTN_LENGTH_PER_BATCH;
-done:
-  cli_tensor_close(&tensor);
-  return code;
+  return cli_rules_apply(&options->rules, queries, keys, &request->problem);
 }
 
 static int from_files(const cli_request_options *options, cli_request *request) {
-  for (int i = 0; i < CLI_INPUTS; i++) {
-    if (options->input[i] == NULL && i <= CLI_V)
-      return cli_fail(CLI_USAGE, "--%s is missing: queries, keys and values are needed", input_names[i]);
+  int code = check_together(options);
+  for (int i = CLI_Q; i <= CLI_V && code == CLI_OK; i++) {
     if (options->input[i] == NULL)
-      continue;
-    const int code =
-        cli_tensor_load(&request->input[i], input_names[i], options->input[i], input_types[i], i <= CLI_V ? 2 : 1, 4);
-    if (code != CLI_OK)
-      return code;
+      return cli_fail(CLI_USAGE, "--%s is missing: queries, keys and values are needed", inputs[i].name);
+    code = load_main(options, request, i);
   }
-  int code = fit_shapes(request);
-  for (int i = CLI_BIAS; i < CLI_INPUTS && code == CLI_OK; i++) {
-    if (options->input[i] != NULL)
-      code = fit_pairs(request, i);
-  }
-  if (code == CLI_OK && options->k_lengths != NULL)
-    code = take_lengths(request, options->k_lengths);
   if (code == CLI_OK)
-    code = cli_rules_apply(&options->rules, &request->problem);
+    code = fit_shapes(options, request);
+  if (code == CLI_OK && options->page_size != NULL)
+    code = check_page_size(options->page_size, &request->problem);
+  if (code == CLI_OK)
+    code = fit_lengths(options, request);
+  if (code == CLI_OK && options->ints[CLI_PREFIX] != NULL)
+    code = cli_take_prefix(request, options->ints[CLI_PREFIX]);
+  if (code == CLI_OK && options->input[CLI_BIAS] != NULL)
+    code = cli_take_pairs(request, CLI_BIAS, 0, options->input[CLI_BIAS]);
+  if (code == CLI_OK && options->input[CLI_KEEP_MASK] != NULL)
+    code = cli_take_pairs(request, CLI_KEEP_MASK, 0, options->input[CLI_KEEP_MASK]);
+  if (code == CLI_OK && options->drop_mask != NULL)
+    code = cli_take_pairs(request, CLI_KEEP_MASK, 1, options->drop_mask);
+  if (code == CLI_OK && options->block_size != NULL)
+    code = cli_take_block_size(request, options->block_size);
+  if (code == CLI_OK && options->input[CLI_BLOCK_MASK] != NULL)
+    code = cli_take_block_mask(request, options->input[CLI_BLOCK_MASK]);
+  for (int i = CLI_ALIBI_SLOPES; i <= CLI_SINK && code == CLI_OK; i++) {
+    if (options->input[i] != NULL)
+      code = cli_take_heads(request, i, options->input[i]);
+  }
+  request->problem.use_sink = options->input[CLI_SINK] != NULL;
+  if (code == CLI_OK)
+    code = apply_rules(options, request);
   return code == CLI_OK ? check_problem(&request->problem, "the problem") : code;
 }
 
 /* ---- from a problem line ---- */
 
 static int refuse_rules(const cli_request_options *options) {
+  const cli_rules *r = &options->rules;
   const struct {
     const char *name;
     int given;
-  } rules[] = {{"causal", options->rules.causal},           {"query-offset", options->rules.offset != NULL},
-               {"window", options->rules.window != NULL},   {"scale", options->rules.scale != NULL},
-               {"softcap", options->rules.softcap != NULL}, {"layout", options->layout != NULL}};
+  } rules[] = {{"causal", r->causal},
+               {"query-offset", r->offset != NULL},
+               {"window", r->window != NULL},
+               {"scale", r->scale != NULL},
+               {"softcap", r->softcap != NULL},
+               {"alibi", r->alibi != NULL},
+               {"chunk", r->chunk != NULL},
+               {"batch-invariant", r->batch_invariant},
+               {"block-size", options->block_size != NULL},
+               {"page-size", options->page_size != NULL},
+               {"layout", options->layout != NULL}};
   for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
     if (rules[i].given)
       return cli_fail(CLI_USAGE, "--%s can't be given with --problem: the line says it", rules[i].name);
@@ -183,34 +389,101 @@ static int refuse_rules(const cli_request_options *options) {
   return CLI_OK;
 }
 
-static int take_given(const char *source, cli_request *request, int input) {
+/* q, k or v in the line's shape. */
+static int take_main(const char *source, cli_request *request, int input) {
   clattn_problem *problem = &request->problem;
   cli_tensor *tensor = &request->input[input];
+  const clattn_layout layout = cli_input_tensor(problem, input)->layout;
+  const int special = layout == CLATTN_LAYOUT_PACKED || layout == CLATTN_LAYOUT_PAGED;
   int64_t want[4], shape[4], stride[4];
   char got_text[128], want_text[128];
-  if (!uses(problem, input))
-    return cli_fail(CLI_USAGE, "--%s is given, but the problem line does not use it", input_names[input]);
-  if (input == CLI_KEEP_MASK && problem->keep_mask_kind == CLATTN_MASK_BITS)
-    return cli_fail(CLI_USAGE, "--keep-mask holds bytes, but the problem line asks for a mask of bits");
-  int code = cli_tensor_load(tensor, input_names[input], source, input_types[input], input <= CLI_V ? 2 : 1, 4);
+  const int code = cli_tensor_load(tensor, inputs[input].name, source, "f4", 2, 4);
   if (code != CLI_OK)
     return code;
   cli_input_shape(problem, input, want);
-  if (input > CLI_V) {
-    code = cli_tensor_broadcast(tensor, want, stride);
-  } else {
-    cli_tensor_axes(tensor, 0, shape, stride);
-    if (memcmp(shape, want, sizeof shape) != 0)
-      code = cli_fail(CLI_USAGE, "--%s has shape %s, the problem line says %s", tensor->name,
-                      cli_shape_text(tensor->rank, tensor->shape, got_text, sizeof got_text),
-                      cli_shape_text(4, want, want_text, sizeof want_text));
+  cli_tensor_axes(tensor, special, shape, stride);
+  if (memcmp(shape, want, sizeof shape) != 0) {
+    if (special) { /* as a file has it */
+      const int64_t rows = want[2];
+      want[2] = want[1];
+      want[1] = rows;
+    }
+    return cli_fail(CLI_USAGE, "--%s has shape %s, the problem line says %s", tensor->name,
+                    cli_shape_text(tensor->rank, tensor->shape, got_text, sizeof got_text),
+                    cli_shape_text(4, want, want_text, sizeof want_text));
   }
-  if (code == CLI_OK)
-    *descriptor(problem, input) = cli_describe(want, stride);
-  return code;
+  *cli_input_tensor(problem, input) = special ? cli_describe_as(layout, want, stride) : cli_describe(want, stride);
+  return CLI_OK;
+}
+
+static int take_given(const char *source, cli_request *request, int input) {
+  const clattn_problem *problem = &request->problem;
+  if (!cli_input_used(problem, input))
+    return cli_fail(CLI_USAGE, "--%s is given, but the problem line does not use it", inputs[input].name);
+  if (input == CLI_KEEP_MASK && problem->keep_mask_kind == CLATTN_MASK_BITS)
+    return cli_fail(CLI_USAGE, "--keep-mask holds bytes, but the problem line asks for a mask of bits");
+  switch (input) {
+  case CLI_BIAS:
+  case CLI_KEEP_MASK:
+    return cli_take_pairs(request, input, 0, source);
+  case CLI_BLOCK_MASK:
+    return cli_take_block_mask(request, source);
+  case CLI_ALIBI_SLOPES:
+  case CLI_SINK:
+    return cli_take_heads(request, input, source);
+  case CLI_PAGE_TABLE:
+    return cli_take_page_table(request, source);
+  default:
+    return take_main(source, request, input);
+  }
+}
+
+static int take_given_ints(const char *source, cli_request *request, int which) {
+  const clattn_problem *problem = &request->problem;
+  const int used[CLI_INTS] = {[CLI_Q_LENGTHS] = problem->q_length_mode == CLATTN_LENGTH_PER_BATCH,
+                              [CLI_K_LENGTHS] = problem->k_length_mode == CLATTN_LENGTH_PER_BATCH,
+                              [CLI_PREFIX] = problem->prefix_mode == CLATTN_PREFIX_PER_BATCH,
+                              [CLI_CU_SEQLENS_Q] = cli_packed_q(problem),
+                              [CLI_CU_SEQLENS_K] = cli_packed_k(problem)};
+  if (!used[which])
+    return cli_fail(CLI_USAGE, "--%s is given, but the problem line does not use it", ints_names[which]);
+  if (which == CLI_PREFIX)
+    return cli_take_prefix(request, source);
+  if (which == CLI_Q_LENGTHS || which == CLI_K_LENGTHS)
+    return cli_take_lengths(request, which, source);
+  return cli_take_cu_seqlens(request, which, source, which == CLI_CU_SEQLENS_Q ? problem->total_q : problem->total_k,
+                             0);
+}
+
+/* What a line leaves to its defaults. */
+static void fill_sizes(clattn_problem *problem) {
+  problem->batch = problem->batch == 0 ? 1 : problem->batch;
+  problem->q_heads = problem->q_heads == 0 ? 1 : problem->q_heads;
+  problem->kv_heads = problem->kv_heads == 0 ? problem->q_heads : problem->kv_heads;
+  problem->v_dim = problem->v_dim == 0 ? problem->qk_dim : problem->v_dim;
+  if (cli_packed_q(problem) && problem->q_len == 0)
+    problem->q_len = problem->total_q;
+  if (cli_packed_k(problem) && problem->k_len == 0)
+    problem->k_len = problem->total_k;
+  /* Options may ask for results that the line does not have. */
+  if (cli_packed_q(problem) && problem->outputs != 0 && !(problem->outputs & CLATTN_OUT_O))
+    problem->o.layout = CLATTN_LAYOUT_PACKED;
+  if (cli_packed_q(problem) && !(problem->outputs & CLATTN_OUT_LSE))
+    problem->lse.layout = CLATTN_LAYOUT_PACKED;
+}
+
+/* Lengths that are not given are drawn only now and then: a table that is given must hold for all of them. */
+static int check_given_table(const cli_request *request) {
+  if (request->input[CLI_PAGE_TABLE].name == NULL)
+    return CLI_OK;
+  if (request->ints[CLI_K_LENGTHS] == NULL)
+    return cli_fail(CLI_USAGE, "--page-table needs --k-lengths F, the number of keys of every batch entry");
+  return cli_check_page_table(request);
 }
 
 static int from_line(const cli_request_options *options, cli_request *request) {
+  /* Sequences come before the lengths that they bound. */
+  static const int order[] = {CLI_CU_SEQLENS_Q, CLI_CU_SEQLENS_K, CLI_Q_LENGTHS, CLI_K_LENGTHS, CLI_PREFIX};
   clattn_problem *problem = &request->problem;
   clattn_error error;
   clattn_error_init(&error);
@@ -223,10 +496,7 @@ static int from_line(const cli_request_options *options, cli_request *request) {
   code = check_problem(problem, "--problem");
   if (code != CLI_OK)
     return code;
-  problem->batch = problem->batch == 0 ? 1 : problem->batch;
-  problem->q_heads = problem->q_heads == 0 ? 1 : problem->q_heads;
-  problem->kv_heads = problem->kv_heads == 0 ? problem->q_heads : problem->kv_heads;
-  problem->v_dim = problem->v_dim == 0 ? problem->qk_dim : problem->v_dim;
+  fill_sizes(problem);
   const clattn_tensor *used[] = {&problem->q,   &problem->k,      &problem->v,   &problem->o,
                                  &problem->lse, &problem->scores, &problem->bias};
   for (size_t i = 0; i < sizeof used / sizeof used[0]; i++) {
@@ -238,11 +508,17 @@ static int from_line(const cli_request_options *options, cli_request *request) {
     if (options->input[i] != NULL)
       code = take_given(options->input[i], request, i);
   }
-  if (code == CLI_OK && options->k_lengths != NULL) {
-    if (problem->k_length_mode != CLATTN_LENGTH_PER_BATCH)
-      return cli_fail(CLI_USAGE, "--k-lengths is given, but the problem line does not use it");
-    code = take_lengths(request, options->k_lengths);
+  if (code == CLI_OK && options->drop_mask != NULL) {
+    if (problem->keep_mask_kind != CLATTN_MASK_U8)
+      return cli_fail(CLI_USAGE, "--drop-mask is given, but the problem line does not use a mask of bytes");
+    code = cli_take_pairs(request, CLI_KEEP_MASK, 1, options->drop_mask);
   }
+  for (size_t i = 0; i < sizeof order / sizeof order[0] && code == CLI_OK; i++) {
+    if (options->ints[order[i]] != NULL)
+      code = take_given_ints(options->ints[order[i]], request, order[i]);
+  }
+  if (code == CLI_OK)
+    code = check_given_table(request);
   if (code == CLI_OK && options->seed != NULL) {
     int64_t seed = 0;
     if (!cli_parse_int64(options->seed, &seed))
@@ -255,6 +531,8 @@ static int from_line(const cli_request_options *options, cli_request *request) {
 int cli_request_make(const cli_request_options *options, cli_request *out) {
   memset(out, 0, sizeof *out);
   clattn_problem_init(&out->problem);
+  if (options->input[CLI_KEEP_MASK] != NULL && options->drop_mask != NULL)
+    return cli_fail(CLI_USAGE, "--keep-mask and --drop-mask are opposites of each other: give one of them");
   if (options->line != NULL) {
     out->rank = 4;
     return from_line(options, out);
@@ -267,102 +545,11 @@ int cli_request_make(const cli_request_options *options, cli_request *out) {
   return from_files(options, out);
 }
 
-/* ---- drawing ---- */
-
-/* SplitMix64: one 64-bit state per array, the same on every machine. */
-static uint64_t draw(uint64_t *state) {
-  uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return z ^ (z >> 31);
-}
-
-static uint64_t stream(uint64_t seed, uint64_t which) {
-  uint64_t state = seed ^ (which << 56);
-  return draw(&state);
-}
-
-/* Nearly normal, variance 1: the sum of four 16-bit parts, so that only integer arithmetic decides the bits. */
-static float draw_normal(uint64_t *state) {
-  const uint64_t bits = draw(state);
-  const int64_t sum = (int64_t)(bits & 0xffff) + (int64_t)(bits >> 16 & 0xffff) + (int64_t)(bits >> 32 & 0xffff) +
-                      (int64_t)(bits >> 48) - 2 * 65535;
-  return (float)sum * (1.0f / 37837.0f); /* 65536 * sqrt(4 / 12) */
-}
-
-static int draw_input(cli_request *request, int input, uint64_t max_bytes) {
-  clattn_problem *problem = &request->problem;
-  cli_tensor *tensor = &request->input[input];
-  int64_t shape[4], stride[4];
-  const int is_mask = input == CLI_KEEP_MASK;
-  const size_t element = is_mask && problem->keep_mask_kind == CLATTN_MASK_U8 ? 1 : 4;
-  uint64_t state = stream(request->seed, (uint64_t)input + 1);
-  cli_input_shape(problem, input, shape);
-  if (!cli_strides(descriptor(problem, input), shape, stride))
-    return cli_fail(CLI_USAGE, "--problem: the layout of %s is not supported yet", input_names[input]);
-  const int64_t count = cli_extent(shape, stride);
-  if (count < 0 || (uint64_t)count > max_bytes / element)
-    return cli_fail(CLI_FAILED, "%s is larger than the device's largest allocation of %" PRIu64 " bytes",
-                    input_names[input], max_bytes);
-  void *data = malloc(count > 0 ? (size_t)count * element : 1);
-  if (data == NULL)
-    return cli_fail_memory();
-  for (int64_t i = 0; i < count; i++) {
-    if (!is_mask) {
-      ((float *)data)[i] = draw_normal(&state);
-    } else {
-      const uint64_t bits = draw(&state);
-      if (element == 1)
-        ((uint8_t *)data)[i] = bits % 4 != 0;
-      else
-        ((uint32_t *)data)[i] = (uint32_t)(bits | bits >> 32); /* a bit is set in three of four cases */
-    }
-  }
-  tensor->name = input_names[input];
-  tensor->rank = 4;
-  memcpy(tensor->shape, shape, sizeof shape);
-  memcpy(tensor->stride, stride, sizeof stride);
-  tensor->owned = data;
-  tensor->data = data;
-  tensor->bytes = (size_t)count * element;
-  return CLI_OK;
-}
-
-/* `batch` numbers from 0 to `most`. */
-static int draw_ints(const cli_request *request, uint64_t which, int64_t most, int32_t **out) {
-  uint64_t state = stream(request->seed, which);
-  const size_t batch = (size_t)request->problem.batch;
-  *out = calloc(batch, sizeof **out);
-  if (*out == NULL)
-    return cli_fail_memory();
-  for (size_t b = 0; b < batch; b++)
-    (*out)[b] = (int32_t)(draw(&state) % ((uint64_t)most + 1));
-  return CLI_OK;
-}
-
-int cli_request_draw(cli_request *request, uint64_t max_bytes) {
-  const clattn_problem *problem = &request->problem;
-  int code = CLI_OK;
-  cli_progress_begin("drawing inputs", NULL, 0);
-  for (int i = 0; i < CLI_INPUTS && code == CLI_OK; i++) {
-    if (uses(problem, i) && request->input[i].name == NULL)
-      code = draw_input(request, i, max_bytes);
-  }
-  cli_progress_end();
-  if (code == CLI_OK && problem->k_length_mode == CLATTN_LENGTH_PER_BATCH && request->k_lengths == NULL)
-    code = draw_ints(request, 11, problem->k_len, &request->k_lengths);
-  if (code == CLI_OK && problem->q_length_mode == CLATTN_LENGTH_PER_BATCH)
-    code = draw_ints(request, 12, problem->q_len, &request->q_lengths);
-  if (code == CLI_OK && problem->offset_mode == CLATTN_OFFSET_PER_BATCH)
-    code = draw_ints(request, 13, problem->k_len, &request->q_offsets);
-  return code;
-}
-
 void cli_request_close(cli_request *request) {
   for (int i = 0; i < CLI_INPUTS; i++)
     cli_tensor_close(&request->input[i]);
-  free(request->k_lengths);
-  free(request->q_lengths);
-  free(request->q_offsets);
-  request->k_lengths = request->q_lengths = request->q_offsets = NULL;
+  for (int i = 0; i < CLI_INTS; i++) {
+    free(request->ints[i]);
+    request->ints[i] = NULL;
+  }
 }

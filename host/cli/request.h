@@ -7,11 +7,27 @@
 #include "options.h"
 #include "tensor.h"
 
-enum { CLI_Q, CLI_K, CLI_V, CLI_BIAS, CLI_KEEP_MASK, CLI_INPUTS };
+/* Arrays that lie on the device. */
+enum {
+  CLI_Q,
+  CLI_K,
+  CLI_V,
+  CLI_BIAS,
+  CLI_KEEP_MASK,
+  CLI_BLOCK_MASK,
+  CLI_ALIBI_SLOPES,
+  CLI_SINK,
+  CLI_PAGE_TABLE,
+  CLI_INPUTS
+};
+
+/* int32 arrays on the host: one entry per batch entry, cu_seqlens one more. */
+enum { CLI_Q_LENGTHS, CLI_K_LENGTHS, CLI_PREFIX, CLI_CU_SEQLENS_Q, CLI_CU_SEQLENS_K, CLI_Q_OFFSETS, CLI_INTS };
 
 typedef struct cli_request_options {
   const char *input[CLI_INPUTS]; /* sources; NULL = not given */
-  const char *k_lengths;
+  const char *ints[CLI_INTS];    /* likewise; there is no option for CLI_Q_OFFSETS */
+  const char *drop_mask, *page_size, *block_size;
   const char *layout;      /* "bhsd", "bshd" or NULL */
   const char *line, *seed; /* --problem, --seed */
   cli_rules rules;
@@ -20,20 +36,37 @@ typedef struct cli_request_options {
 typedef struct cli_request {
   clattn_problem problem; /* checked, every size explicit; outputs and stage as the line says, else none */
   cli_tensor input[CLI_INPUTS];
-  int32_t *k_lengths, *q_lengths, *q_offsets; /* batch entries, or NULL */
-  int rank, bshd;                             /* of q's file, for the outputs' shapes; 4 and 0 with a problem line */
+  int32_t *ints[CLI_INTS]; /* or NULL */
+  int rank, bshd;          /* of q's file, for the outputs' shapes; 4 and 0 with a problem line */
   uint64_t seed;
 } cli_request;
 
 /* Everything up to the drawing; needs no device. */
 int cli_request_make(const cli_request_options *options, cli_request *out);
-/* Draws what the problem uses and nobody gave: normal numbers for q, k, v and bias, three of four keys kept by the mask,
- * valid lengths and offsets.  The same seed gives the same numbers everywhere, whichever others are given.  max_bytes
- * bounds one array. */
+/* Draws what the problem uses and nobody gave: normal numbers for q, k, v, bias and sink, three of four keys or blocks kept
+ * by the masks, valid lengths, offsets, sequences and pages.  ALiBi gets the standard slopes.  The same seed gives the
+ * same numbers everywhere, whichever others are given.  max_bytes bounds one array. */
 int cli_request_draw(cli_request *request, uint64_t max_bytes);
 void cli_request_close(cli_request *request);
 
-/* Shapes of the problem's tensors over (batch, head, row, element). */
+/* The option without its dashes. */
+const char *cli_input_name(int input);
+const char *cli_ints_name(int which);
+
+int cli_packed_q(const clattn_problem *problem);
+int cli_packed_k(const clattn_problem *problem);
+int cli_paged(const clattn_problem *problem);
+/* 1 if the problem has the array. */
+int cli_input_used(const clattn_problem *problem, int input);
+/* NULL for the page table, which the problem does not describe. */
+clattn_tensor *cli_input_tensor(clattn_problem *problem, int input);
+/* Shapes of the problem's tensors over (batch, head, row, element): packed ones are (1, head, row of all, element), paged
+ * ones (page, head, row in page, element), masks of bits count words on the last axis. */
 void cli_input_shape(const clattn_problem *problem, int input, int64_t shape[4]);
+/* Their strides; 0 where the layout is none of this program's. */
+int cli_input_strides(const clattn_problem *problem, int input, const int64_t shape[4], int64_t stride[4]);
+/* Queries and keys that a batch entry has at most: its packed sequence's, which must be there, else the problem's. */
+int64_t cli_queries_of(const cli_request *request, int64_t b);
+int64_t cli_keys_of(const cli_request *request, int64_t b);
 
 #endif

@@ -14,6 +14,7 @@
 #include "request.h"
 #include "verify.h"
 
+/* Two parts: compilers need not take longer literals. */
 static const char help[] =
     "usage: clattn run --q F --k F --v F [options]\n"
     "       clattn run --problem LINE [--seed N] [options]\n"
@@ -26,19 +27,40 @@ static const char help[] =
     "                      .npy file (C or Fortran order), a .csv or .txt file, or text such as \"1 0; 0 1\"\n"
     "  --layout L          bhsd (default), or bshd: (batch, rows, heads, dim) for q, k, v and the output, from rank 3 "
     "on\n"
-    "  --bias F            f4, rank 1 to 4, added to the scores; broadcasts to (batch, heads, queries, keys)\n"
-    "  --keep-mask F       b1 or u1, rank 1 to 4, likewise; non-zero = attend\n"
-    "  --k-lengths F       i4 or i8, one number of valid keys per batch entry\n"
+    "  --cu-seqlens-q F, --cu-seqlens-k F   packed sequences: sequence b is row F[b] to row F[b+1]-1 of q (rows, "
+    "heads,\n"
+    "                      dim), or of k and v; i4 or i8, from 0 to the number of rows.  The output is packed as q "
+    "is,\n"
+    "                      lse (heads, rows); bias, masks and scores are of the longest sequence's size\n"
+    "  --page-table F --page-size N   k and v are pages, (pages, page size, heads, dim): key j of batch entry b is "
+    "row\n"
+    "                      j % N of page F[b][j / N].  Needs --k-lengths; the longest one counts as the number of "
+    "keys\n"
+    "  --q-lengths F, --k-lengths F   i4 or i8, one number of valid queries or keys per batch entry\n"
     "  --problem LINE      a problem line, as --explain prints it; tensors that are not given are drawn\n"
     "  --seed N            for what is drawn (default 0)\n"
     "\n"
-    "rules\n"
+    "scores\n"
+    "  --scale X           default 1/sqrt(dim)\n"
+    "  --softcap X         scores become X tanh(score / X)\n"
+    "  --bias F            f4, rank 1 to 4, added to the scores; broadcasts to (batch, heads, queries, keys)\n"
+    "  --alibi A           signed adds slope * (key - position), symmetric -slope * |key - position|\n"
+    "  --alibi-slopes F    f4, (heads) or (batch, heads); default: the standard slopes for this number of heads\n"
+    "  --sink F            f4, (heads): a score per head that takes part in the softmax and has no value\n"
+    "\n"
+    "rules: a key counts if all let it through\n"
     "  --causal [A]        key j <= position of the query; A is top-left or bottom-right.  Without A there must be as\n"
     "                      many queries as keys, or a --query-offset\n"
     "  --query-offset N    position of query 0 on the key axis, with or without --causal\n"
+    "  --prefix N|F        with --causal: keys before N are seen by all; F has a number per batch entry (i4 or i8)\n"
     "  --window L,R        keys from L before to R behind the position; inf = unlimited\n"
-    "  --scale X           default 1/sqrt(dim)\n"
-    "  --softcap X         scores become X tanh(score / X)\n"
+    "  --chunk C           keys of the position's own chunk of C\n";
+static const char help_rest[] =
+    "  --keep-mask F       b1 or u1, rank 1 to 4, non-zero = attend; broadcasts as the bias does\n"
+    "  --drop-mask F       the opposite: non-zero = ignore\n"
+    "  --block-mask F --block-size Q,K   b1 or u1, rank 1 to 4, non-zero = attend, for blocks of Q queries and K "
+    "keys;\n"
+    "                      broadcasts to (batch, heads, query blocks, key blocks)\n"
     "\n"
     "outputs (.npy; all are written, or none)\n"
     "  --out F             the output, of q's rank and layout\n"
@@ -47,11 +69,13 @@ static const char help[] =
     "keys\n"
     "                      are -inf).  Together with --weights the work is done twice\n"
     "  --lse F             log-sum-exp of every row: (batch, heads, queries)\n"
+    "  --max-logit F       largest raw score of the keys that count: (batch, heads)\n"
     "\n"
     "how\n"
     "  --device ID         an id or number of 'clattn devices'; default: GPUs before accelerators before CPUs\n"
     "  --variant NAME      kernels to use, instead of the best that fits\n"
     "  --workspace-cap N   scratch memory at most, in bytes or with K, M, G\n"
+    "  --batch-invariant   a row's bits do not depend on the batch, or the other rows, around it\n"
     "\n"
     "what is shown\n"
     "  --q-labels, --k-labels A,B,...|@FILE   names of queries and keys in the heat map (file: one per line)\n"
@@ -59,6 +83,7 @@ static const char help[] =
     "  --explain           problem line, variant, tile, workspace, why, peak memory\n"
     "  --verify            compare with the double-precision reference (sampled rows when large); exit 1 on a "
     "difference\n"
+    "  --verify=device     compare with another variant on the same device, the three-step pipeline, in all rows\n"
     "  --json              one JSON object instead of text\n"
     "  --help              this text\n"
     "\n"
@@ -69,14 +94,25 @@ static const char help[] =
     "  clattn run --q '1 0; 0 1' --k '1 0; 0 1; 1 1' --v '1; 2; 3' --k-labels a,b,c\n"
     "  clattn run --q q.npy --k k.npy --v v.npy --causal --out o.npy --weights w.npy --verify\n"
     "  clattn run --q q.npy --k k.npy --v v.npy --causal bottom-right --window 128,0 --lse lse.npy --explain\n"
-    "  clattn run --problem 'hq=8 sq=1152 sk=1152 d=64' --seed 1 --verify --json\n";
+    "  clattn run --problem 'hq=8 sq=1152 sk=1152 d=64' --seed 1 --verify --json\n"
+    "and one rule or more behind 'clattn run --q q.npy --k k.npy --v v.npy --out o.npy':\n"
+    "  --alibi symmetric                              --alibi signed --alibi-slopes slopes.npy\n"
+    "  --sink sink.npy                                --sink '0.5 0.5 1 1' (four heads)\n"
+    "  --causal top-left --chunk 8192                 --causal --prefix 32\n"
+    "  --causal bottom-right --prefix prefix.npy      --q-lengths '5 3' --k-lengths '7 0' (a batch of two)\n"
+    "  --cu-seqlens-q '0 3 10' --cu-seqlens-k '0 3 10' --causal\n"
+    "  --page-table table.npy --page-size 16 --k-lengths lengths.npy\n"
+    "  --block-mask blocks.npy --block-size 64,64     --drop-mask padding.npy\n"
+    "  --max-logit logits.npy                         --batch-invariant --verify=device\n";
 
-enum { FILE_OUT, FILE_WEIGHTS, FILE_SCORES, FILE_LSE };
+enum { FILE_OUT, FILE_WEIGHTS, FILE_SCORES, FILE_LSE, FILE_MAX_LOGIT };
+
+enum { VERIFY_NOTHING, VERIFY_REFERENCE, VERIFY_DEVICE };
 
 typedef struct run_options {
   cli_request_options request;
   cli_files files;
-  const char *stage, *device, *variant, *cap, *q_labels, *k_labels, *heat;
+  const char *stage, *device, *variant, *cap, *q_labels, *k_labels, *heat, *verify_with;
   int explain, verify, json;
   /* From the texts above. */
   clattn_stage scores_stage;
@@ -90,12 +126,27 @@ enum {
   OPT_V,
   OPT_BIAS,
   OPT_KEEP_MASK,
+  OPT_BLOCK_MASK,
+  OPT_ALIBI_SLOPES,
+  OPT_SINK,
+  OPT_PAGE_TABLE, /* up to here as CLI_Q and so on */
   OPT_OUT,
   OPT_WEIGHTS,
   OPT_SCORES,
   OPT_LSE,
-  OPT_STAGE,
+  OPT_MAX_LOGIT,
+  OPT_Q_LENGTHS,
   OPT_K_LENGTHS,
+  OPT_PREFIX,
+  OPT_CU_SEQLENS_Q,
+  OPT_CU_SEQLENS_K, /* from OPT_Q_LENGTHS on as CLI_Q_LENGTHS and so on */
+  OPT_DROP_MASK,
+  OPT_PAGE_SIZE,
+  OPT_BLOCK_SIZE,
+  OPT_ALIBI,
+  OPT_CHUNK,
+  OPT_BATCH_INVARIANT,
+  OPT_STAGE,
   OPT_CAUSAL,
   OPT_OFFSET,
   OPT_WINDOW,
@@ -126,7 +177,22 @@ static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
                                       {"scores", required_argument, NULL, OPT_SCORES},
                                       {"scores-stage", required_argument, NULL, OPT_STAGE},
                                       {"lse", required_argument, NULL, OPT_LSE},
+                                      {"max-logit", required_argument, NULL, OPT_MAX_LOGIT},
+                                      {"q-lengths", required_argument, NULL, OPT_Q_LENGTHS},
                                       {"k-lengths", required_argument, NULL, OPT_K_LENGTHS},
+                                      {"cu-seqlens-q", required_argument, NULL, OPT_CU_SEQLENS_Q},
+                                      {"cu-seqlens-k", required_argument, NULL, OPT_CU_SEQLENS_K},
+                                      {"page-table", required_argument, NULL, OPT_PAGE_TABLE},
+                                      {"page-size", required_argument, NULL, OPT_PAGE_SIZE},
+                                      {"block-mask", required_argument, NULL, OPT_BLOCK_MASK},
+                                      {"block-size", required_argument, NULL, OPT_BLOCK_SIZE},
+                                      {"drop-mask", required_argument, NULL, OPT_DROP_MASK},
+                                      {"alibi", required_argument, NULL, OPT_ALIBI},
+                                      {"alibi-slopes", required_argument, NULL, OPT_ALIBI_SLOPES},
+                                      {"sink", required_argument, NULL, OPT_SINK},
+                                      {"chunk", required_argument, NULL, OPT_CHUNK},
+                                      {"prefix", required_argument, NULL, OPT_PREFIX},
+                                      {"batch-invariant", no_argument, NULL, OPT_BATCH_INVARIANT},
                                       {"causal", optional_argument, NULL, OPT_CAUSAL},
                                       {"query-offset", required_argument, NULL, OPT_OFFSET},
                                       {"window", required_argument, NULL, OPT_WINDOW},
@@ -142,7 +208,7 @@ static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
                                       {"problem", required_argument, NULL, OPT_PROBLEM},
                                       {"seed", required_argument, NULL, OPT_SEED},
                                       {"explain", no_argument, NULL, OPT_EXPLAIN},
-                                      {"verify", no_argument, NULL, OPT_VERIFY},
+                                      {"verify", optional_argument, NULL, OPT_VERIFY},
                                       {"json", no_argument, NULL, OPT_JSON},
                                       {"help", no_argument, NULL, OPT_HELP},
                                       {NULL, 0, NULL, 0}};
@@ -152,7 +218,11 @@ static void take_option(int option, run_options *o) {
   const struct {
     int option;
     const char **place;
-  } places[] = {{OPT_K_LENGTHS, &r->k_lengths},
+  } places[] = {{OPT_DROP_MASK, &r->drop_mask},
+                {OPT_PAGE_SIZE, &r->page_size},
+                {OPT_BLOCK_SIZE, &r->block_size},
+                {OPT_ALIBI, &r->rules.alibi},
+                {OPT_CHUNK, &r->rules.chunk},
                 {OPT_OFFSET, &r->rules.offset},
                 {OPT_WINDOW, &r->rules.window},
                 {OPT_SCALE, &r->rules.scale},
@@ -167,18 +237,23 @@ static void take_option(int option, run_options *o) {
                 {OPT_Q_LABELS, &o->q_labels},
                 {OPT_K_LABELS, &o->k_labels},
                 {OPT_HEAT, &o->heat},
+                {OPT_VERIFY, &o->verify_with},
                 {OPT_CAUSAL, &r->rules.alignment}};
-  if (option >= OPT_Q && option <= OPT_KEEP_MASK)
+  if (option >= OPT_Q && option <= OPT_PAGE_TABLE)
     r->input[option - OPT_Q] = optarg;
-  if (option >= OPT_OUT && option <= OPT_LSE)
+  if (option >= OPT_OUT && option <= OPT_MAX_LOGIT)
     o->files.file[option - OPT_OUT].path = optarg;
+  if (option >= OPT_Q_LENGTHS && option <= OPT_CU_SEQLENS_K)
+    r->ints[option - OPT_Q_LENGTHS] = optarg;
   for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
     if (places[i].option == option)
       *places[i].place = optarg;
   }
   r->rules.causal |= option == OPT_CAUSAL;
+  r->rules.batch_invariant |= option == OPT_BATCH_INVARIANT;
   o->explain |= option == OPT_EXPLAIN;
-  o->verify |= option == OPT_VERIFY;
+  if (option == OPT_VERIFY)
+    o->verify = VERIFY_REFERENCE;
   o->json |= option == OPT_JSON;
 }
 
@@ -196,6 +271,11 @@ static int check_options(run_options *o) {
     if (o->scores_stage == 3)
       return cli_fail(CLI_USAGE, "--scores-stage takes raw, softcap or masked, not '%s'%s", o->stage,
                       strcmp(o->stage, "weights") == 0 ? "; weights are --weights" : "");
+  }
+  if (o->verify_with != NULL) {
+    o->verify = strcmp(o->verify_with, "device") == 0 ? VERIFY_DEVICE : VERIFY_REFERENCE;
+    if (o->verify == VERIFY_REFERENCE && strcmp(o->verify_with, "reference") != 0)
+      return cli_fail(CLI_USAGE, "--verify takes =device or =reference (the default), not '%s'", o->verify_with);
   }
   if (o->cap != NULL && (!cli_parse_bytes(o->cap, &o->workspace_cap) || o->workspace_cap == 0))
     return cli_fail(CLI_USAGE, "--workspace-cap: '%s' is not a number of bytes above 0, such as 1048576 or 64M",
@@ -229,7 +309,7 @@ static int want_heat(const run_options *o, const clattn_problem *problem, int *h
   return CLI_OK;
 }
 
-/* The last `rank` axes of (batch, head, row, element), head and row swapped for bshd. */
+/* The last `rank` axes of (batch, head, row, element), head and row swapped for bshd and for what is packed. */
 static int put_axes(cli_file *file, const cli_result *result, int rank, int bshd, int without_element) {
   int64_t shape[4], stride[4];
   const int order[4] = {0, bshd ? 2 : 1, bshd ? 1 : 2, 3};
@@ -246,14 +326,19 @@ static int put_axes(cli_file *file, const cli_result *result, int rank, int bshd
 
 static int put_files(run_options *o, const cli_request *request, const cli_pass passes[2], int scores_pass) {
   cli_file *file = o->files.file;
-  const int swap = request->bshd && request->rank >= 3;
-  int code = put_axes(&file[FILE_OUT], &passes[0].result[CLI_O], request->rank, swap, 0);
+  const int packed = cli_packed_q(&request->problem);
+  const int rank = packed ? 3 : request->rank, pair_rank = packed ? 4 : request->rank;
+  const int swap = packed || (request->bshd && request->rank >= 3);
+  const cli_result *max_logit = &passes[0].result[CLI_MAX_LOGIT];
+  int code = put_axes(&file[FILE_OUT], &passes[0].result[CLI_O], rank, swap, 0);
   if (code == CLI_OK)
-    code = put_axes(&file[FILE_LSE], &passes[0].result[CLI_LSE], request->rank, 0, 1);
+    code = put_axes(&file[FILE_LSE], &passes[0].result[CLI_LSE], rank, 0, 1);
   if (code == CLI_OK)
-    code = put_axes(&file[FILE_WEIGHTS], &passes[0].result[CLI_SCORES], request->rank, 0, 0);
+    code = put_axes(&file[FILE_WEIGHTS], &passes[0].result[CLI_SCORES], pair_rank, 0, 0);
   if (code == CLI_OK)
-    code = put_axes(&file[FILE_SCORES], &passes[scores_pass].result[CLI_SCORES], request->rank, 0, 0);
+    code = put_axes(&file[FILE_SCORES], &passes[scores_pass].result[CLI_SCORES], pair_rank, 0, 0);
+  if (code == CLI_OK && file[FILE_MAX_LOGIT].path != NULL)
+    code = cli_files_put(&file[FILE_MAX_LOGIT], 2, max_logit->shape, max_logit->stride, max_logit->data);
   return code;
 }
 
@@ -276,7 +361,9 @@ static int plan_passes(const run_options *o, const cli_session *session, const c
   const clattn_stage stage = line_scores && o->stage == NULL ? problem->stage : o->scores_stage;
   const int two = want_weights && want_scores && stage != CLATTN_STAGE_WEIGHTS;
   uint32_t outputs = CLATTN_OUT_O | (problem->outputs & CLATTN_OUT_MAX_LOGIT);
-  if (o->files.file[FILE_LSE].path != NULL || o->verify || (problem->outputs & CLATTN_OUT_LSE) != 0)
+  if (o->files.file[FILE_MAX_LOGIT].path != NULL)
+    outputs |= CLATTN_OUT_MAX_LOGIT;
+  if (o->files.file[FILE_LSE].path != NULL || o->verify != VERIFY_NOTHING || (problem->outputs & CLATTN_OUT_LSE) != 0)
     outputs |= CLATTN_OUT_LSE;
   if (want_weights || want_scores)
     outputs |= CLATTN_OUT_SCORES;
@@ -313,13 +400,15 @@ static int run(run_options *o) {
   if (code == CLI_OK && o->k_labels != NULL)
     code = cli_labels_load("k-labels", o->k_labels, problem->k_len, &k_labels);
   if (code == CLI_OK) {
-    const char *inputs[CLI_INPUTS + 3] = {NULL};
+    const char *inputs[CLI_INPUTS + CLI_INTS + 2] = {NULL};
+    size_t n = 0;
     for (int i = 0; i < CLI_INPUTS; i++)
-      inputs[i] = request.input[i].path;
-    inputs[CLI_INPUTS] = o->request.k_lengths;
-    inputs[CLI_INPUTS + 1] = o->q_labels != NULL && o->q_labels[0] == '@' ? o->q_labels + 1 : NULL;
-    inputs[CLI_INPUTS + 2] = o->k_labels != NULL && o->k_labels[0] == '@' ? o->k_labels + 1 : NULL;
-    code = cli_files_begin(&o->files, inputs, CLI_INPUTS + 3);
+      inputs[n++] = request.input[i].path;
+    for (int i = 0; i < CLI_INTS; i++)
+      inputs[n++] = o->request.ints[i];
+    inputs[n++] = o->q_labels != NULL && o->q_labels[0] == '@' ? o->q_labels + 1 : NULL;
+    inputs[n++] = o->k_labels != NULL && o->k_labels[0] == '@' ? o->k_labels + 1 : NULL;
+    code = cli_files_begin(&o->files, inputs, n);
   }
   if (code == CLI_OK)
     code = cli_session_open(o->device, &session);
@@ -331,8 +420,10 @@ static int run(run_options *o) {
     code = cli_buffers_make(&session, &request, &buffers);
   for (int i = 0; i < count && code == CLI_OK; i++)
     code = cli_pass_run(&session, &request, &buffers, &passes[i]);
-  for (int i = 0; i < count && code == CLI_OK && o->verify; i++)
-    code = cli_verify(&request, &passes[i], &checks[i]);
+  for (int i = 0; i < count && code == CLI_OK && o->verify != VERIFY_NOTHING; i++)
+    code = o->verify == VERIFY_REFERENCE
+               ? cli_verify(&request, &passes[i], &checks[i])
+               : cli_verify_device(&session, &request, &buffers, &passes[i], o->workspace_cap, &checks[i]);
   if (code != CLI_OK)
     goto done;
 
@@ -341,7 +432,8 @@ static int run(run_options *o) {
     code = put_files(o, &request, passes, count - 1);
   if (code != CLI_OK)
     goto done;
-  const cli_report report = {&request, &session, passes, o->verify ? checks : NULL, good ? &o->files : NULL, count};
+  const cli_report report = {
+      &request, &session, passes, o->verify != VERIFY_NOTHING ? checks : NULL, good ? &o->files : NULL, count};
   if (o->json) {
     code = cli_report_json(&report);
   } else {
@@ -368,7 +460,7 @@ done:
 }
 
 int cli_run(int argc, char **argv) {
-  static const char *const names[CLI_MAX_FILES] = {"out", "weights", "scores", "lse"};
+  static const char *const names[CLI_MAX_FILES] = {"out", "weights", "scores", "lse", "max-logit"};
   run_options o;
   char *storage = NULL;
   int option, code = CLI_OK;
@@ -381,6 +473,7 @@ int cli_run(int argc, char **argv) {
   while ((option = cli_next_option(argc, joined, longs)) != -1) {
     if (option == OPT_HELP) {
       code = cli_print_help(help);
+      code = code == CLI_OK ? cli_print_help(help_rest) : code;
       goto done;
     }
     if (option == '?') {

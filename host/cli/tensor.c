@@ -144,18 +144,24 @@ void cli_tensor_axes(const cli_tensor *tensor, int bshd, int64_t shape[4], int64
   }
 }
 
-int cli_tensor_broadcast(const cli_tensor *tensor, const int64_t target[4], int64_t stride[4]) {
+int cli_tensor_broadcast(const cli_tensor *tensor, const char *what, const int64_t target[4], int64_t stride[4]) {
   int64_t shape[4];
   char got[128], want[128];
   cli_tensor_axes(tensor, 0, shape, stride);
   for (int axis = 0; axis < 4; axis++) {
     if (shape[axis] != target[axis] && shape[axis] != 1)
-      return cli_fail(CLI_USAGE,
-                      "--%s has shape %s, which does not broadcast to the scores' (batch, heads, queries, keys) %s",
-                      tensor->name, cli_shape_text(tensor->rank, tensor->shape, got, sizeof got),
+      return cli_fail(CLI_USAGE, "--%s has shape %s, which does not broadcast to %s %s", tensor->name,
+                      cli_shape_text(tensor->rank, tensor->shape, got, sizeof got), what,
                       cli_shape_text(4, target, want, sizeof want));
   }
   return CLI_OK;
+}
+
+void cli_tensor_replace(cli_tensor *tensor, void *data, size_t bytes) {
+  free(tensor->owned);
+  tensor->owned = data;
+  tensor->data = data;
+  tensor->bytes = bytes;
 }
 
 static void contiguous(const int64_t shape[4], int bshd, int64_t stride[4]) {
@@ -166,7 +172,15 @@ static void contiguous(const int64_t shape[4], int bshd, int64_t stride[4]) {
 }
 
 int cli_strides(const clattn_tensor *tensor, const int64_t shape[4], int64_t stride[4]) {
+  const int given = (tensor->stride[0] | tensor->stride[1] | tensor->stride[2] | tensor->stride[3]) != 0;
   switch (tensor->layout) {
+  case CLATTN_LAYOUT_PACKED:
+  case CLATTN_LAYOUT_PAGED:
+    if (given)
+      memcpy(stride, tensor->stride, 4 * sizeof stride[0]);
+    else
+      contiguous(shape, 1, stride);
+    return 1;
   case CLATTN_LAYOUT_BHSD:
   case CLATTN_LAYOUT_BHSD_EXACT:
     contiguous(shape, 0, stride);
@@ -214,5 +228,19 @@ clattn_tensor cli_describe(const int64_t shape[4], const int64_t stride[4]) {
   }
   tensor.layout = CLATTN_LAYOUT_STRIDED;
   memcpy(tensor.stride, stride, sizeof tensor.stride);
+  return tensor;
+}
+
+clattn_tensor cli_describe_as(clattn_layout layout, const int64_t shape[4], const int64_t stride[4]) {
+  clattn_tensor tensor;
+  int64_t plain[4];
+  int same = 1;
+  memset(&tensor, 0, sizeof tensor);
+  tensor.layout = layout;
+  contiguous(shape, 1, plain);
+  for (int axis = 0; axis < 4; axis++)
+    same &= shape[axis] == 1 || plain[axis] == stride[axis];
+  if (!same && cli_extent(shape, stride) > 0)
+    memcpy(tensor.stride, stride, sizeof tensor.stride);
   return tensor;
 }

@@ -30,15 +30,19 @@ void cli_tensor_close(cli_tensor *tensor);
  * swapped.  Axes of length 1 get stride 0. */
 void cli_tensor_axes(const cli_tensor *tensor, int bshd, int64_t shape[4], int64_t stride[4]);
 
-/* For bias and mask: stretches axes of length 1 to `target` (stride 0); any other mismatch is an error that names both
- * shapes. */
-int cli_tensor_broadcast(const cli_tensor *tensor, const int64_t target[4], int64_t stride[4]);
+/* For bias and masks: stretches axes of length 1 to `target` (stride 0); any other mismatch is an error that names both
+ * shapes and what the target is. */
+int cli_tensor_broadcast(const cli_tensor *tensor, const char *what, const int64_t target[4], int64_t stride[4]);
+/* The array becomes these bytes (malloc'ed, owned from now on); shape and strides stay what the file has. */
+void cli_tensor_replace(cli_tensor *tensor, void *data, size_t bytes);
 
-/* Strides of a descriptor over a shape, for every layout of plain memory; returns 0 for others. */
+/* Strides of a descriptor over a shape (as cli_input_shape has it); returns 0 for a layout that is none. */
 int cli_strides(const clattn_tensor *tensor, const int64_t shape[4], int64_t stride[4]);
 /* Elements from the first to one past the last; -1 on overflow. */
 int64_t cli_extent(const int64_t shape[4], const int64_t stride[4]);
 /* A descriptor for these strides: BHSD or BSHD where they are contiguous so, else STRIDED. */
 clattn_tensor cli_describe(const int64_t shape[4], const int64_t stride[4]);
+/* The same for LAYOUT_PACKED or LAYOUT_PAGED. */
+clattn_tensor cli_describe_as(clattn_layout layout, const int64_t shape[4], const int64_t stride[4]);
 
 #endif

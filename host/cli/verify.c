@@ -39,13 +39,12 @@ static int64_t sample_step(const clattn_problem *problem, int64_t rows) {
 /* Largest finite magnitude in an array, and the largest length of its rows over the last axis. */
 static void magnitudes(const clattn_problem *problem, const cli_request *request, int input, double *element,
                        double *length) {
-  const clattn_tensor *const tensors[] = {&problem->q, &problem->k, &problem->v, &problem->bias};
   int64_t shape[4], stride[4];
   *element = *length = 0;
   if (request->input[input].name == NULL || request->input[input].bytes == 0)
     return;
   cli_input_shape(problem, input, shape);
-  cli_strides(tensors[input], shape, stride);
+  cli_input_strides(problem, input, shape, stride);
   for (int axis = 0; axis < 3; axis++) {
     if (stride[axis] == 0) /* the same elements again */
       shape[axis] = shape[axis] > 0 ? 1 : 0;
@@ -69,43 +68,84 @@ static void magnitudes(const clattn_problem *problem, const cli_request *request
   *length = sqrt(*length);
 }
 
+/* The largest distance between a key and the position of a query. */
+static double largest_distance(const cli_request *request) {
+  const clattn_problem *problem = &request->problem;
+  const int32_t *offsets = request->ints[CLI_Q_OFFSETS];
+  double offset = problem->offset_mode == CLATTN_OFFSET_VALUE ? fabs((double)problem->offset) : 0;
+  for (int64_t b = 0; b < problem->batch && offsets != NULL; b++)
+    offset = fmax(offset, fabs((double)offsets[b]));
+  return offset + (double)problem->q_len + (double)problem->k_len;
+}
+
 /* What fp32 sums may differ by: 1e-5 for numbers of size 1, plus the rounding of scores, whose size is bounded by
  * |scale| |q| |k|.  A difference e of a score changes a weight by the factor exp(e). */
 static void tolerances(const cli_request *request, const cli_pass *pass, double out[CLI_OUTPUTS]) {
   const clattn_problem *problem = &pass->problem;
-  double largest[CLI_BIAS + 1], length[CLI_BIAS + 1];
+  double largest[CLI_INPUTS] = {0}, length[CLI_INPUTS] = {0};
   for (int i = CLI_Q; i <= CLI_BIAS; i++)
     magnitudes(problem, request, i, &largest[i], &length[i]);
+  magnitudes(problem, request, CLI_ALIBI_SLOPES, &largest[CLI_ALIBI_SLOPES], &length[CLI_ALIBI_SLOPES]);
   const double scale =
       problem->scale_mode == CLATTN_SCALE_VALUE ? fabs((double)problem->scale) : 1 / sqrt((double)problem->qk_dim);
-  const double rounding =
-      ldexp(8.0, -24) * (scale * length[CLI_Q] * length[CLI_K] +
-                         (isfinite(problem->softcap) ? (double)problem->softcap : 0) + largest[CLI_BIAS]);
+  const double rounding = ldexp(8.0, -24) * (scale * length[CLI_Q] * length[CLI_K] +
+                                             (isfinite(problem->softcap) ? (double)problem->softcap : 0) +
+                                             largest[CLI_BIAS] + largest[CLI_ALIBI_SLOPES] * largest_distance(request));
   out[CLI_O] = (1e-5 + 2 * rounding) * largest[CLI_V];
   out[CLI_LSE] = 1e-5 + rounding;
   out[CLI_SCORES] = problem->stage == CLATTN_STAGE_WEIGHTS ? 1e-5 + 2 * rounding : 1e-5 + rounding;
   out[CLI_MAX_LOGIT] = 1e-5 + rounding;
 }
 
-static void compare(const cli_result *result, const double *want, int64_t step, int output, cli_verification *report) {
-  const int64_t rows = result->shape[0] * result->shape[1] * result->shape[2];
-  for (int64_t row = 0; row < rows; row += step) {
-    const int64_t r = row % result->shape[2], h = row / result->shape[2] % result->shape[1],
-                  b = row / result->shape[2] / result->shape[1];
-    const float *got = result->data + b * result->stride[0] + h * result->stride[1] + r * result->stride[2];
-    for (int64_t e = 0; e < result->shape[3]; e++) {
-      const double a = (double)got[e * result->stride[3]], w = want[row * result->shape[3] + e];
-      if (a == w || (isnan(a) && isnan(w)))
-        continue;
-      const double difference = fabs(a - w);
-      /* Written so that NaN counts as a difference. */
-      if (!(difference <= report->tolerance[output] + 1e-5 * fabs(w)) || isinf(w))
-        report->beyond[output]++;
-      if (!isfinite(a) && isfinite(w))
-        report->overflown[output]++;
-      if (!(difference <= report->difference[output]) && !isnan(report->difference[output]))
-        report->difference[output] = difference;
-    }
+static void judge(double got, double want, int output, cli_verification *report) {
+  if (got == want || (isnan(got) && isnan(want)))
+    return;
+  const double difference = fabs(got - want);
+  /* Written so that NaN counts as a difference. */
+  if (!(difference <= report->tolerance[output] + 1e-5 * fabs(want)) || isinf(want))
+    report->beyond[output]++;
+  if (!isfinite(got) && isfinite(want))
+    report->overflown[output]++;
+  if (!(difference <= report->difference[output]) && !isnan(report->difference[output]))
+    report->difference[output] = difference;
+}
+
+/* Shape of a result as the reference has it: (batch, head, row, element), packed or not. */
+static void reference_shape(const cli_pass *pass, int output, int64_t shape[4]) {
+  memcpy(shape, pass->result[output].shape, sizeof pass->result[output].shape);
+  shape[0] = pass->problem.batch;
+  if (output != CLI_MAX_LOGIT)
+    shape[2] = pass->problem.q_len;
+}
+
+/* Rows that are compared: those of packed sequences only as far as the sequences go. */
+static int64_t count_rows(const cli_request *request, int64_t step) {
+  const clattn_problem *problem = &request->problem;
+  int64_t count = 0;
+  for (int64_t head = 0; head < problem->batch * problem->q_heads; head++) {
+    const int64_t queries = cli_queries_of(request, head / problem->q_heads);
+    /* The first row of the step at or behind row 0 of this head. */
+    const int64_t start = head * problem->q_len, first = (step - start % step) % step;
+    count += first < queries ? (queries - first - 1) / step + 1 : 0;
+  }
+  return count;
+}
+
+static void compare(const cli_request *request, const cli_pass *pass, const double *want, int64_t step, int output,
+                    cli_verification *report) {
+  const cli_result *result = &pass->result[output];
+  const int packed = cli_packed_q(&pass->problem) && (output == CLI_O || output == CLI_LSE);
+  int64_t shape[4];
+  reference_shape(pass, output, shape);
+  for (int64_t row = 0; row < shape[0] * shape[1] * shape[2]; row += step) {
+    const int64_t r = row % shape[2], h = row / shape[2] % shape[1], b = row / shape[2] / shape[1];
+    int64_t at = b * result->stride[0] + h * result->stride[1] + r * result->stride[2];
+    if (packed && r >= cli_queries_of(request, b))
+      continue;
+    if (packed)
+      at = h * result->stride[1] + (request->ints[CLI_CU_SEQLENS_Q][b] + r) * result->stride[2];
+    for (int64_t e = 0; e < shape[3]; e++)
+      judge((double)result->data[at + e * result->stride[3]], want[row * shape[3] + e], output, report);
   }
 }
 
@@ -118,18 +158,19 @@ int cli_verify(const cli_request *request, const cli_pass *pass, cli_verificatio
   memset(out, 0, sizeof *out);
   clattn_error_init(&error);
   clattn_ref_args_init(&args);
-  out->of = problem->batch * problem->q_heads * problem->q_len;
-  int64_t step = sample_step(problem, out->of);
+  out->of = count_rows(request, 1);
+  int64_t step = sample_step(problem, problem->batch * problem->q_heads * problem->q_len);
   if (pass->result[CLI_MAX_LOGIT].data != NULL)
     step = 1; /* a largest score needs every row */
-  out->rows = step > 1 ? (out->of + step - 1) / step : out->of;
+  out->rows = count_rows(request, step);
   for (int i = 0; i < CLI_OUTPUTS; i++) {
-    const cli_result *result = &pass->result[i];
-    if (result->data == NULL)
-      continue;
+    int64_t shape[4];
     size_t count = 1;
+    if (pass->result[i].data == NULL)
+      continue;
+    reference_shape(pass, i, shape);
     for (int axis = 0; axis < 4; axis++)
-      count *= (size_t)result->shape[axis];
+      count *= (size_t)shape[axis];
     /* Rows that are not sampled are never touched, and cost no memory. */
     want[i] = calloc(count > 0 ? count : 1, sizeof(double));
     if (want[i] == NULL) {
@@ -144,9 +185,16 @@ int cli_verify(const cli_request *request, const cli_pass *pass, cli_verificatio
   args.v = request->input[CLI_V].data;
   args.bias = request->input[CLI_BIAS].data;
   args.keep_mask = request->input[CLI_KEEP_MASK].data;
-  args.q_lengths = request->q_lengths;
-  args.k_lengths = request->k_lengths;
-  args.q_offsets = request->q_offsets;
+  args.block_mask = request->input[CLI_BLOCK_MASK].data;
+  args.alibi_slopes = request->input[CLI_ALIBI_SLOPES].data;
+  args.sink = request->input[CLI_SINK].data;
+  args.page_table = request->input[CLI_PAGE_TABLE].data;
+  args.q_lengths = request->ints[CLI_Q_LENGTHS];
+  args.k_lengths = request->ints[CLI_K_LENGTHS];
+  args.q_offsets = request->ints[CLI_Q_OFFSETS];
+  args.prefix = request->ints[CLI_PREFIX];
+  args.cu_seqlens_q = request->ints[CLI_CU_SEQLENS_Q];
+  args.cu_seqlens_k = request->ints[CLI_CU_SEQLENS_K];
   args.o = want[CLI_O];
   args.lse = want[CLI_LSE];
   args.scores = want[CLI_SCORES];
@@ -162,11 +210,68 @@ int cli_verify(const cli_request *request, const cli_pass *pass, cli_verificatio
   tolerances(request, pass, out->tolerance);
   for (int i = 0; i < CLI_OUTPUTS; i++) {
     if (want[i] != NULL)
-      compare(&pass->result[i], want[i], step, i, out);
+      compare(request, pass, want[i], step, i, out);
   }
 done:
   for (int i = 0; i < CLI_OUTPUTS; i++)
     free(want[i]);
+  return code;
+}
+
+/* Both sides are fp32, so the tolerance is twice as large. */
+static void compare_passes(const cli_pass *pass, const cli_pass *other, int output, cli_verification *report) {
+  const cli_result *a = &pass->result[output], *b = &other->result[output];
+  for (int64_t row = 0; row < a->shape[0] * a->shape[1] * a->shape[2]; row++) {
+    const int64_t index[3] = {row / a->shape[2] / a->shape[1], row / a->shape[2] % a->shape[1], row % a->shape[2]};
+    int64_t at_a = 0, at_b = 0;
+    for (int axis = 0; axis < 3; axis++) {
+      at_a += index[axis] * a->stride[axis];
+      at_b += index[axis] * b->stride[axis];
+    }
+    for (int64_t e = 0; e < a->shape[3]; e++)
+      judge((double)a->data[at_a + e * a->stride[3]], (double)b->data[at_b + e * b->stride[3]], output, report);
+  }
+}
+
+/* A three-step pipeline that takes the problem and is not what ran; NULL when there is none. */
+static const char *other_variant(const cli_session *session, const cli_pass *pass, clattn_support *support) {
+  static const char *const names[] = {"three-step-cpu", "three-step"};
+  const int first = (session->info.type & CL_DEVICE_TYPE_CPU) == 0;
+  for (int i = 0; i < 2; i++) {
+    const char *name = names[i ^ first];
+    clattn_support_init(support);
+    if (strcmp(name, pass->info.variant) != 0 &&
+        clattn_supported(session->context, &pass->problem, name, support) == CLATTN_SUCCESS)
+      return support->variant;
+  }
+  return NULL;
+}
+
+int cli_verify_device(const cli_session *session, const cli_request *request, const cli_buffers *buffers,
+                      const cli_pass *pass, uint64_t workspace_cap, cli_verification *out) {
+  cli_pass other;
+  clattn_support support;
+  memset(out, 0, sizeof *out);
+  memset(&other, 0, sizeof other);
+  out->against = other_variant(session, pass, &support);
+  if (out->against == NULL)
+    return cli_fail(CLI_USAGE, "--verify=device: no three-step pipeline but what ran (%s) takes this problem: %s",
+                    pass->info.variant, support.reason);
+  int code = cli_pass_plan(session, &pass->problem, pass->problem.outputs, pass->problem.stage, out->against,
+                           workspace_cap, &other);
+  if (code == CLI_OK)
+    code = cli_pass_run(session, request, buffers, &other);
+  if (code == CLI_OK) {
+    out->rows = out->of = count_rows(request, 1);
+    tolerances(request, pass, out->tolerance);
+  }
+  for (int i = 0; i < CLI_OUTPUTS && code == CLI_OK; i++) {
+    out->tolerance[i] *= 2;
+    out->compared[i] = pass->result[i].data != NULL;
+    if (out->compared[i])
+      compare_passes(pass, &other, i, out);
+  }
+  cli_pass_close(session, &other);
   return code;
 }
 
@@ -184,15 +289,14 @@ const char *cli_result_name(const cli_pass *pass, int output) {
 }
 
 int cli_verify_fail(const cli_pass *pass, const cli_verification *report) {
+  const char *against = report->against != NULL ? report->against : "the reference";
   for (int i = 0; i < CLI_OUTPUTS; i++) {
     if (report->overflown[i] > 0)
-      cli_fail(CLI_FAILED,
-               "--verify: %s has NaN or infinity in %" PRId64 " places where the reference has finite numbers",
-               cli_result_name(pass, i), report->overflown[i]);
+      cli_fail(CLI_FAILED, "--verify: %s has NaN or infinity in %" PRId64 " places where %s has finite numbers",
+               cli_result_name(pass, i), report->overflown[i], against);
     if (report->beyond[i] > report->overflown[i])
-      cli_fail(CLI_FAILED,
-               "--verify: %s differs from the reference by more than fp32 rounding explains in %" PRId64 " places",
-               cli_result_name(pass, i), report->beyond[i] - report->overflown[i]);
+      cli_fail(CLI_FAILED, "--verify: %s differs from %s by more than fp32 rounding explains in %" PRId64 " places",
+               cli_result_name(pass, i), against, report->beyond[i] - report->overflown[i]);
   }
   return CLI_FAILED;
 }
