@@ -261,7 +261,7 @@ static int store_keep(const cf_mask *mask, cf_work *work, int64_t bits_stride[4]
   return 1;
 }
 
-/* A bool mask keeps; any other is added to the scores. */
+/* A bool mask keeps; any other is added to the scores.  Half types stay as they are only beside half inputs. */
 static int store_mask(const cf_spec *spec, cf_work *work, clattn_problem *problem, int64_t bits_stride[4],
                       cf_reason *reason) {
   cf_mask mask;
@@ -276,7 +276,7 @@ static int store_mask(const cf_spec *spec, cf_work *work, clattn_problem *proble
   } else {
     clattn_dtype dtype;
     problem->use_bias = 1;
-    if (dtype_of(mask.array.type, &dtype)) {
+    if (problem->q.dtype != CLATTN_F32 && dtype_of(mask.array.type, &dtype)) {
       result = store_tensor(&mask.array, "the mask", &work->input[CF_BIAS], &dtype, reason);
     } else {
       dtype = CLATTN_F32;
@@ -425,7 +425,6 @@ static void set_jobs(const clattn_problem *problem, const int64_t bits_stride[4]
     cf_job *bits = &work->job[work->jobs++];
     *bits = *main_job;
     bits->what = "keep mask as bits";
-    bits->extra = 1;
     bits->keep = CF_BITS;
     bits->problem.keep_mask_kind = CLATTN_MASK_BITS;
     set_strided(&bits->problem.keep_mask, 0, bits_stride);

@@ -22,7 +22,6 @@ typedef struct cf_view {
 
 typedef struct cf_job {
   const char *what; /* how this job differs from the plain one; "" for that */
-  int extra;        /* 1: another way to the same results: a variant may leave it */
   clattn_problem problem;
   int use_k_lengths, use_q_offsets;
   cf_slot keep; /* CF_KEEP or CF_BITS, where the problem has a keep mask */

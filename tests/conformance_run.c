@@ -252,8 +252,6 @@ int cf_run_reference(const cf_work *work, const cf_job *job, cf_reason *reason) 
   clattn_ref_args args;
   clattn_error error;
   int result = 0;
-  if (in[CF_SLOPES].data != NULL)
-    return cf_fail(reason, "the reference takes no ALiBi slopes");
   clattn_error_init(&error);
   clattn_ref_args_init(&args);
   args.error = &error;
@@ -265,6 +263,7 @@ int cf_run_reference(const cf_work *work, const cf_job *job, cf_reason *reason) 
   args.k = in[CF_K].data;
   args.v = in[CF_V].data;
   args.bias = in[CF_BIAS].data;
+  args.alibi_slopes = in[CF_SLOPES].data;
   args.keep_mask = job->problem.keep_mask_kind != CLATTN_MASK_NONE ? in[job->keep].data : NULL;
   args.k_lengths = job->use_k_lengths ? work->k_lengths : NULL;
   args.q_offsets = job->use_q_offsets ? work->q_offsets : NULL;
