@@ -29,7 +29,36 @@ enum {
   DATA_BIAS_LOWEST = 1 << 14,   /* everything is -FLT_MAX: rows are the mean of v */
   DATA_BIAS_HUGE = 1 << 15,     /* one 1e30 in every row, some -1e30 */
   DATA_BIAS_DEEP = 1 << 16,     /* everything is -1e30 */
-  DATA_POSITIVE = 1 << 17       /* q, k and v above zero: sums that only grow */
+  DATA_POSITIVE = 1 << 17,      /* q, k and v above zero: sums that only grow */
+  DATA_BIAS_LOW = 1 << 18,      /* everything is near -60000: what is made up beside it would weigh more */
+  DATA_SINK_NONE = 1 << 19,     /* every sink is -inf */
+  DATA_SINK_MIXED = 1 << 20,    /* -inf, 1e30, -1e30, -FLT_MAX, 0 and common ones, head by head */
+  DATA_SINK_BAD = 1 << 21,      /* head 0 has +inf, the last one NaN */
+  DATA_PAGES_SAME = 1 << 22,    /* every entry of the page table is the same */
+  DATA_PAGES_LAST = 1 << 23,    /* every one is the last page */
+  DATA_PAGES_BEYOND = 1 << 24,  /* none is a page that exists */
+  DATA_BLOCKS_FEW = 1 << 25,    /* the block mask keeps one block of ten */
+  DATA_BLOCKS_FIRST = 1 << 26   /* it hides the first key block, wherever there are others */
+};
+
+/* The arrays that an enqueue may bring. */
+typedef enum job_array {
+  ARRAY_Q_LENGTHS,
+  ARRAY_K_LENGTHS,
+  ARRAY_Q_OFFSETS,
+  ARRAY_PREFIX,
+  ARRAY_CU_Q,
+  ARRAY_CU_K,
+  JOB_ARRAYS
+} job_array;
+
+/* What is on the device: a bit per array, two more for scalars. */
+enum {
+  ON_DEVICE_ARRAYS = (1 << JOB_ARRAYS) - 1,
+  ON_DEVICE_SCALE = 1 << JOB_ARRAYS,
+  ON_DEVICE_SOFTCAP = 2 << JOB_ARRAYS,
+  ON_DEVICE_ALL = (4 << JOB_ARRAYS) - 1,
+  ON_DEVICE_WILD = 4 << JOB_ARRAYS /* entries at the edge of their range are brought as numbers far beyond it */
 };
 
 typedef struct device_case {
@@ -38,8 +67,12 @@ typedef struct device_case {
   const char *vary[2]; /* "key=value|value|...": the row stands for every combination */
   unsigned data;
   const char *q_lengths, *k_lengths, *q_offsets; /* entries, repeated over the batch; -1 is "full"; NULL: not given */
+  const char *prefix;                            /* entries, repeated over the batch */
+  const char *rows_q, *rows_k;                   /* rows of the packed sequences, repeated; -1 is all that is left */
+  unsigned on_device;                            /* ON_DEVICE_ bits */
+  int check_contents;                            /* 1: the plan checks them */
   const char *sizes;                             /* "batch,q_len,k_len" of the enqueue; NULL: the bounds */
-  float scale, softcap;                          /* not 0: given with the enqueue */
+  float scale, softcap;                          /* not 0: given with the enqueue; a softcap below 0 counts as none */
   int random;                                    /* > 0: so many problems are drawn; then only name and this count */
   int full;                                      /* 1: belongs to the long part */
   int stages; /* stages of scores compared per job; 0: all four, or two where jobs are many */
@@ -50,18 +83,28 @@ extern const size_t device_case_count;
 
 #define JOB_MAX_BATCH 128
 
+typedef struct job_ints {
+  int given;
+  size_t count;
+  int32_t entry[JOB_MAX_BATCH + 1];   /* those that count */
+  int32_t brought[JOB_MAX_BATCH + 1]; /* those that the enqueue brings; other ones where the device has to clamp them */
+} job_ints;
+
 /* One concrete problem. */
 typedef struct device_job {
-  char line[1024];
+  char line[2048];
   clattn_problem problem; /* as parsed; outputs and stage are not set yet */
   clattn_problem resolved;
   clattni_sizes sizes;
   unsigned data;
   uint64_t seed;
-  int sizes_given, has_q_lengths, has_k_lengths, has_q_offsets;
-  int32_t q_lengths[JOB_MAX_BATCH], k_lengths[JOB_MAX_BATCH], q_offsets[JOB_MAX_BATCH];
+  int sizes_given;
+  job_ints array[JOB_ARRAYS];
+  unsigned on_device;
+  int check_contents;
   float scale, softcap; /* those that count */
   int scale_given, softcap_given;
+  float softcap_brought;
   int stages;
 } device_job;
 
@@ -69,11 +112,26 @@ size_t device_case_jobs(const device_case *row);
 /* Fills job number index of a row; 0 (with a message printed) if the row's text is wrong. */
 int device_case_job(const device_case *row, size_t index, device_job *job);
 
-/* Lengths of a batch entry, and whether lengths, causal, window and offset let its row i see key j: the definition, pair
- * by pair. */
+/* Of drawn problems: the line and how tensors are filled; and, once the line is parsed, sizes and arrays. */
+void draw_line(uint64_t seed, int size, device_job *job);
+void draw_arrays(uint64_t seed, device_job *job);
+
+/* Rows of a packed tensor's sequence, or all rows there are. */
+int64_t job_q_rows(const device_job *job, int64_t b);
+int64_t job_k_rows(const device_job *job, int64_t b);
+/* Lengths of a batch entry; the position of its query row 0; and whether lengths, causal, prefix, window and chunk let its
+ * row i see key j: the definition, pair by pair. */
 int64_t job_q_len(const device_job *job, int64_t b);
 int64_t job_k_len(const device_job *job, int64_t b);
+int64_t job_offset(const device_job *job, int64_t b);
 int job_sees(const device_job *job, int64_t b, int64_t i, int64_t j);
+
+/* Text that grows; what does not fit is left out. */
+typedef struct line_text {
+  char *at;
+  size_t left;
+} line_text;
+void put_text(line_text *text, const char *format, ...);
 
 /* A number in [0, 1) that depends on its arguments alone. */
 double device_random(uint64_t seed, uint64_t a, uint64_t b);

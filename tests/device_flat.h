@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run on plain arrays, for tests that look at single numbers: tensors as the problem line says, o and lse out. */
+#ifndef CLATTN_TEST_DEVICE_FLAT_H
+#define CLATTN_TEST_DEVICE_FLAT_H
+
+#include "device_cases.h"
+#include "device_run.h"
+
+typedef struct flat_input {
+  const void *values;
+  size_t bytes;
+} flat_input;
+
+typedef struct flat_ints {
+  const int32_t *entries;
+  uint32_t count;
+} flat_ints;
+
+typedef struct flat_run {
+  const char *line, *variant;
+  flat_input slot[CLATTNI_SLOTS];
+  flat_ints array[JOB_ARRAYS];
+  size_t o_count, lse_count; /* elements of the results */
+} flat_run;
+
+/* Fails the test when anything does.  o and lse: filled with a pattern first; NULL where the line does not ask for them. */
+void flat_compute(const flat_run *run, float *o, float *lse);
+/* Numbers of order one that depend on the seed and the index alone. */
+void flat_fill(float *values, size_t count, uint64_t seed);
+
+#endif
