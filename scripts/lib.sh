@@ -11,6 +11,8 @@ install=yes
 packages_run=(gcc libc6-dev cmake make ninja-build pkg-config opencl-headers ocl-icd-opencl-dev pocl-opencl-icd
   libcmocka-dev libcjson-dev)
 packages_check=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev valgrind libc6-dbg)
+packages_intel=(python3-pip unzip)
+packages_oclgrind=(oclgrind)
 
 say() {
   printf '%s\n' "$*" >&2
