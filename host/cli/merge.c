@@ -280,7 +280,7 @@ static int fetch(const cli_session *session, merge_options *o, int which, memory
       return cli_fail(CLI_FAILED, "the result could not be read back: %s", clattn_status_name(status));
   }
   c_order(npy, stride);
-  return cli_files_put(&o->files.file[which], "f4", npy->rank, npy->shape, stride, m->result[which]);
+  return cli_files_put(&o->files.file[which], npy->rank, npy->shape, stride, m->result[which]);
 }
 
 static int work(merge_options *o, cli_session *session, memory *m) {
