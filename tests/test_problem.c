@@ -1,22 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Problems without a device: every refusal and its message, defaults, shapes, strides and extents. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <float.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
+#include "test_problem.h"
 
-#include <cmocka.h>
-
-#include "clattn.h"
-#include "problem.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
-static clattn_problem base(void) {
+clattn_problem base(void) {
   clattn_problem p;
   clattn_problem_init(&p);
   p.batch = 2;
@@ -29,8 +15,7 @@ static clattn_problem base(void) {
   return p;
 }
 
-/* q, o, lse, k and v packed: up to 2 sequences of up to 3 rows and 5 keys. */
-static clattn_problem packed(void) {
+clattn_problem packed(void) {
   clattn_problem p = base();
   p.q.layout = p.o.layout = p.lse.layout = p.k.layout = p.v.layout = CLATTN_LAYOUT_PACKED;
   p.total_q = 6;
@@ -38,8 +23,7 @@ static clattn_problem packed(void) {
   return p;
 }
 
-/* k and v in 7 pages of 4 keys. */
-static clattn_problem paged(void) {
+clattn_problem paged(void) {
   clattn_problem p = base();
   p.k.layout = p.v.layout = CLATTN_LAYOUT_PAGED;
   p.k_length_mode = CLATTN_LENGTH_PER_BATCH;
@@ -49,13 +33,13 @@ static clattn_problem paged(void) {
   return p;
 }
 
-static clattn_tensor *tensor_of(clattn_problem *p, clattni_slot slot) {
+clattn_tensor *tensor_of(clattn_problem *p, clattni_slot slot) {
   return (clattn_tensor *)(uintptr_t)clattni_slot_tensor(p, slot);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------------------------- */
 
-static void refused(const char *file, int line, const clattn_problem *p, clattn_status status, const char *text) {
+void refused(const char *file, int line, const clattn_problem *p, clattn_status status, const char *text) {
   clattn_error error;
   clattn_error_init(&error);
   const clattn_status got = clattn_problem_check(p, &error);
@@ -67,7 +51,7 @@ static void refused(const char *file, int line, const clattn_problem *p, clattn_
   assert_int_equal(clattn_problem_check(p, NULL), status);
 }
 
-static void accepted(const char *file, int line, const clattn_problem *p) {
+void accepted(const char *file, int line, const clattn_problem *p) {
   clattn_error error;
   clattn_error_init(&error);
   (void)snprintf(error.message, sizeof error.message, "left over");
@@ -78,20 +62,6 @@ static void accepted(const char *file, int line, const clattn_problem *p) {
   assert_int_equal(error.status, CLATTN_SUCCESS);
   assert_string_equal(error.message, "");
 }
-
-/* The base problem after some statements on p. */
-#define REFUSED(status, text, ...)                                                                                     \
-  do {                                                                                                                 \
-    clattn_problem p = base();                                                                                         \
-    __VA_ARGS__;                                                                                                       \
-    refused(__FILE__, __LINE__, &p, CLATTN_ERROR_##status, text);                                                      \
-  } while (0)
-#define ACCEPTED(...)                                                                                                  \
-  do {                                                                                                                 \
-    clattn_problem p = base();                                                                                         \
-    __VA_ARGS__;                                                                                                       \
-    accepted(__FILE__, __LINE__, &p);                                                                                  \
-  } while (0)
 
 static void the_struct_itself(void **state) {
   (void)state;
@@ -185,7 +155,8 @@ static void sizes_and_heads(void **state) {
   ACCEPTED(p.batch = 0, p.q_heads = 0, p.kv_heads = 0, p.v_dim = 0);
   ACCEPTED(p.q_len = 0);
   ACCEPTED(p.k_len = 0, p.outputs = 15, p.use_bias = 1, p.keep_mask_kind = CLATTN_MASK_BITS);
-  ACCEPTED(p.q_len = 2147483647, p.k_len = 2147483647);
+  ACCEPTED(p.q_len = 2147483647, p.k_len = 2147479551);
+  REFUSED(SHAPE, "k_len is 2147479552: must be 0 to 2147479551", p.k_len = 2147479552);
 }
 
 static void strides(void **state) {
@@ -321,7 +292,7 @@ static void scalars(void **state) {
   ACCEPTED(p.offset_mode = CLATTN_OFFSET_VALUE, p.offset = -INT32_MAX, p.causal = 1);
   ACCEPTED(p.offset = INT64_MIN); /* not read */
   ACCEPTED(p.offset_mode = CLATTN_OFFSET_PER_BATCH, p.q_length_mode = 1, p.k_length_mode = 1);
-  REFUSED(VALUE, "softcap", p.softcap = -1.0f, p.use_head_scale = 1); /* wrong before what comes later */
+  REFUSED(VALUE, "softcap", p.softcap = -1.0f, p.rope_dim = 1); /* wrong before what comes later */
 }
 
 static void what_is_not_supported_yet(void **state) {
@@ -329,22 +300,9 @@ static void what_is_not_supported_yet(void **state) {
   REFUSED(NOT_SUPPORTED, "pass backward is not supported yet", p.pass = CLATTN_BACKWARD);
   REFUSED(NOT_SUPPORTED, "gradients is", p.gradients = CLATTN_GRAD_FROM_LSE);
   REFUSED(NOT_SUPPORTED, "accumulate is", p.accumulate = 1);
-  REFUSED(NOT_SUPPORTED, "similarity cosine is", p.similarity = CLATTN_COSINE);
-  REFUSED(NOT_SUPPORTED, "similarity additive is", p.similarity = CLATTN_ADDITIVE);
-  REFUSED(NOT_SUPPORTED, "math half is", p.math = CLATTN_MATH_HALF);
-  REFUSED(NOT_SUPPORTED, "math tf32 is", p.math = CLATTN_MATH_TF32);
-  REFUSED(NOT_SUPPORTED, "use_head_scale is", p.use_head_scale = 1);
   REFUSED(NOT_SUPPORTED, "rope is", p.rope = CLATTN_ROPE_HALF);
   REFUSED(NOT_SUPPORTED, "use_positions is", p.use_positions = 1);
-  REFUSED(NOT_SUPPORTED, "hook is", p.hook = (const clattn_hook *)(const void *)&p);
   REFUSED(NOT_SUPPORTED, "dropout is", p.dropout = 0.5f);
-  REFUSED(NOT_SUPPORTED, "q dtype f16 is not supported yet", p.q.dtype = CLATTN_F16);
-  REFUSED(NOT_SUPPORTED, "k dtype i4 is", p.k.dtype = CLATTN_I4, p.alignment = 16);
-  REFUSED(NOT_SUPPORTED, "v dtype i8 is", p.v.dtype = CLATTN_I8);
-  REFUSED(NOT_SUPPORTED, "o dtype bf16 is", p.o.dtype = CLATTN_BF16);
-  REFUSED(NOT_SUPPORTED, "bias dtype f16 is", p.use_bias = 1, p.bias.dtype = CLATTN_F16);
-  ACCEPTED(p.bias.dtype = CLATTN_F16);
-  ACCEPTED(p.v.dtype = p.o.dtype = CLATTN_F16, p.outputs = CLATTN_OUT_LSE); /* neither is used */
 }
 
 /* Fields of what comes later count as wishes even where nothing asks for them: ignoring them would be silent. */
@@ -356,9 +314,8 @@ static void fields_that_nothing_reads_yet(void **state) {
     size_t offset;
   } tensors[] = {
 #define TENSOR(field) {"tensor " #field " is not supported yet", offsetof(clattn_problem, field)}
-      TENSOR(head_scale), TENSOR(add_w),  TENSOR(k_scale), TENSOR(v_scale), TENSOR(rope_cos),
-      TENSOR(rope_sin),   TENSOR(d_o),    TENSOR(d_lse),   TENSOR(d_q),     TENSOR(d_k),
-      TENSOR(d_v),        TENSOR(d_bias), TENSOR(d_sink)
+      TENSOR(rope_cos), TENSOR(rope_sin), TENSOR(d_o),    TENSOR(d_lse), TENSOR(d_q),
+      TENSOR(d_k),      TENSOR(d_v),      TENSOR(d_bias), TENSOR(d_sink)
 #undef TENSOR
   };
   for (size_t i = 0; i < LENGTH(tensors); i++) {
@@ -378,6 +335,9 @@ static void fields_that_nothing_reads_yet(void **state) {
 static void fields_that_are_switched_off(void **state) {
   (void)state;
   ACCEPTED(p.sink = clattn_strided(CLATTN_F16, -1, -1, -1, -1), p.alibi_slopes = p.sink, p.block_mask = p.sink);
+  ACCEPTED(p.bias.dtype = CLATTN_I4, p.head_scale = p.add_w = clattn_strided(CLATTN_I8, -1, -1, -1, -1));
+  ACCEPTED(p.k_scale = p.v_scale = clattn_strided(CLATTN_I8, -1, -1, -1, -1));
+  ACCEPTED(p.v.dtype = CLATTN_I4, p.v_scale.dtype = p.o.dtype = CLATTN_I8, p.outputs = CLATTN_OUT_LSE);
   ACCEPTED(p.block_q = -4, p.block_k = INT64_MIN);
   ACCEPTED(p.sink.layout = CLATTN_LAYOUT_PAGED, p.bias.layout = CLATTN_LAYOUT_PACKED);
   ACCEPTED(p.lse.layout = CLATTN_LAYOUT_PACKED);
@@ -392,7 +352,11 @@ static void everything_of_this_release_at_once(void **state) {
   p.offset_mode = CLATTN_OFFSET_BOTTOM_RIGHT, p.window = CLATTN_WINDOW_BOTH, p.window_left = 2,                        \
   p.prefix_mode = CLATTN_PREFIX_VALUE, p.prefix = 2, p.chunk = 4, p.q_length_mode = CLATTN_LENGTH_PER_BATCH,           \
   p.k_length_mode = CLATTN_LENGTH_PER_BATCH, p.keep_mask_kind = CLATTN_MASK_BITS,                                      \
-  p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = 2, p.block_k = 3, p.outputs = 15, p.stage = CLATTN_STAGE_WEIGHTS
+  p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = 2, p.block_k = 3, p.outputs = 15, p.stage = CLATTN_STAGE_WEIGHTS,  \
+  p.similarity = CLATTN_ADDITIVE, p.use_head_scale = 1, p.math = CLATTN_MATH_HALF, p.q.dtype = CLATTN_BF16,            \
+  p.k.dtype = CLATTN_I4, p.v.dtype = CLATTN_I8, p.o.dtype = p.bias.dtype = p.scores.dtype = CLATTN_F16,                \
+  p.k_scale.layout = p.k.layout, p.v_scale.layout = p.v.layout, p.v_scale.dtype = CLATTN_F16,                          \
+  p.hook = (const clattn_hook *)(const void *)&p
   ACCEPTED(EVERY_RULE, p.q.layout = CLATTN_LAYOUT_BSHD, p.k.layout = CLATTN_LAYOUT_BHSD_EXACT,
            p.o.layout = CLATTN_LAYOUT_BSHD_EXACT, p.lse.layout = CLATTN_LAYOUT_BSHD);
   ACCEPTED(p = packed(), EVERY_RULE);
@@ -408,16 +372,20 @@ static void layouts_that_a_tensor_can_have(void **state) {
     clattni_slot slot;
     const char *text[2]; /* refused as packed, as paged */
   } rows[] = {
-      {CLATTNI_Q, {NULL, "q layout is paged: only k and v can be paged"}},
-      {CLATTNI_O, {NULL, "o layout is paged: only k and v"}},
-      {CLATTNI_LSE, {NULL, "lse layout is paged: only k and v"}},
-      {CLATTNI_SCORES, {"scores layout is packed: only q, k, v, o and lse can be packed", "scores layout is paged"}},
+      {CLATTNI_Q, {NULL, "q layout is paged: only k, v and their scales can be paged"}},
+      {CLATTNI_O, {NULL, "o layout is paged: only k, v and"}},
+      {CLATTNI_LSE, {NULL, "lse layout is paged: only k, v and"}},
+      {CLATTNI_SCORES,
+       {"scores layout is packed: only q, k, v, o, lse and the scales of k and v can be packed",
+        "scores layout is paged"}},
       {CLATTNI_MAX_LOGIT, {"max_logit layout is packed", "max_logit layout is paged"}},
       {CLATTNI_BIAS, {"bias layout is packed", "bias layout is paged"}},
       {CLATTNI_KEEP_MASK, {"keep_mask layout is packed", "keep_mask layout is paged"}},
       {CLATTNI_BLOCK_MASK, {"block_mask layout is packed", "block_mask layout is paged"}},
       {CLATTNI_ALIBI_SLOPES, {"alibi_slopes layout is packed", "alibi_slopes layout is paged"}},
       {CLATTNI_SINK, {"sink layout is packed", "sink layout is paged"}},
+      {CLATTNI_HEAD_SCALE, {"head_scale layout is packed", "head_scale layout is paged"}},
+      {CLATTNI_ADD_W, {"add_w layout is packed", "add_w layout is paged"}},
   };
   (void)state;
   for (size_t i = 0; i < 2 * LENGTH(rows); i++) {
@@ -425,7 +393,8 @@ static void layouts_that_a_tensor_can_have(void **state) {
     if (rows[i / 2].text[i % 2] == NULL)
       continue;
     p.outputs = 15;
-    p.use_bias = p.use_sink = 1;
+    p.use_bias = p.use_sink = p.use_head_scale = 1;
+    p.similarity = CLATTN_ADDITIVE;
     p.alibi = CLATTN_ALIBI_SIGNED;
     p.keep_mask_kind = p.block_mask_kind = CLATTN_MASK_BITS;
     p.block_q = p.block_k = 2;
@@ -462,7 +431,6 @@ static void packed_and_paged_together(void **state) {
   ACCEPTED(p = packed(), p.q_len = p.k_len = 0);
   ACCEPTED(p = packed(), p.q_len = 7, p.k_len = 11); /* bounds above the totals are bounds all the same */
   ACCEPTED(p = packed(), p.total_q = p.total_k = p.q_len = p.k_len = 0);
-  REFUSED(SHAPE, "total_q is 0: a packed q of q_len 3 needs its bound", p = packed(), p.total_q = 0);
   ACCEPTED(p = packed(), p.q_length_mode = p.k_length_mode = CLATTN_LENGTH_PER_BATCH);
 }
 
@@ -470,6 +438,8 @@ static void sizes_of_packed_and_paged(void **state) {
   (void)state;
   REFUSED(SHAPE, "total_q is -1: must be 0 to 2147483647", p = packed(), p.total_q = -1);
   REFUSED(SHAPE, "total_k is 2147483648: must be 0 to 2147483647", p = packed(), p.total_k = INT64_C(2147483648));
+  REFUSED(SHAPE, "total_q is 0: a packed q of q_len 3 needs its bound", p = packed(), p.total_q = 0);
+  REFUSED(SHAPE, "total_k is 0: a packed k of k_len 5 needs its bound", p = packed(), p.total_k = 0);
   REFUSED(SHAPE, "num_pages is -1", p = paged(), p.num_pages = -1);
   REFUSED(SHAPE, "max_pages is 2147483648", p = paged(), p.max_pages = INT64_C(2147483648));
   REFUSED(SHAPE, "page_size is -4", p = paged(), p.page_size = -4);
@@ -490,7 +460,7 @@ static void sizes_of_packed_and_paged(void **state) {
   REFUSED(SHAPE, "max_pages 2 of page_size 4 hold 8 keys: must be at least k_len 9", p = paged(), p.k_len = 9);
   ACCEPTED(p = paged(), p.k_len = p.num_pages = p.max_pages = 0);
   ACCEPTED(p = paged(), p.num_pages = 1); /* pages may be shared */
-  ACCEPTED(p = paged(), p.max_pages = p.page_size = INT32_MAX, p.num_pages = 1, p.batch = 1, p.k_len = INT32_MAX);
+  ACCEPTED(p = paged(), p.max_pages = p.page_size = INT32_MAX, p.num_pages = 1, p.batch = 1, p.k_len = 2147479551);
 
   REFUSED(SHAPE, "block_q is 0, block_k is 4: must be >= 1", p.block_mask_kind = CLATTN_MASK_BITS, p.block_k = 4);
   REFUSED(SHAPE, "block_q is 4, block_k is -1", p.block_mask_kind = CLATTN_MASK_BITS, p.block_q = 4, p.block_k = -1);
@@ -499,8 +469,7 @@ static void sizes_of_packed_and_paged(void **state) {
 
 static void strides_of_packed_and_paged(void **state) {
   (void)state;
-#define STRIDES(tensor, batch, head, row, element)                                                                     \
-  p.tensor.stride[0] = (batch), p.tensor.stride[1] = (head), p.tensor.stride[2] = (row), p.tensor.stride[3] = (element)
+#define STRIDES(tensor, batch, head, row, element) SET_STRIDES(p.tensor, batch, head, row, element)
   REFUSED(STRIDE, "q stride[0] is 1: must be 0, a packed tensor has no batch axis", p = packed(),
           STRIDES(q, 1, 8, 64, 1));
   REFUSED(STRIDE, "q stride[2] is -64: strides must be >= 0", p = packed(), STRIDES(q, 0, 8, -64, 1));
@@ -632,6 +601,11 @@ static void shapes_and_strides(void **state) {
       {PAGED, CLATTNI_V, CLATTN_LAYOUT_PAGED, {99, 16, 4, 1}, {7, 2, 4, 4}, {99, 16, 4, 1}},
       {PAGED, CLATTNI_Q, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 2, 8}, {192, 24, 8, 1}},
       {PAGED, CLATTNI_PAGE_TABLE, CLATTN_LAYOUT_BHSD, {0}, {1, 1, 1, 2}, {2, 0, 0, 1}},
+      {PLAIN, CLATTNI_HEAD_SCALE, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 1, 1}, {0, 1, 0, 0}},
+      {PLAIN, CLATTNI_HEAD_SCALE, CLATTN_LAYOUT_STRIDED, {0, 3, 0, 0}, {1, 8, 1, 1}, {0, 3, 0, 0}},
+      {PLAIN, CLATTNI_ADD_W, CLATTN_LAYOUT_BHSD, {0}, {1, 8, 1, 8}, {0, 8, 0, 1}},
+      {PLAIN, CLATTNI_ADD_W, CLATTN_LAYOUT_BSHD_EXACT, {0}, {1, 8, 1, 8}, {0, 8, 0, 1}},
+      {PLAIN, CLATTNI_ADD_W, CLATTN_LAYOUT_STRIDED, {0, 1, 0, 8}, {1, 8, 1, 8}, {0, 1, 0, 8}},
   };
   (void)state;
   for (size_t i = 0; i < LENGTH(rows); i++) {
@@ -709,9 +683,9 @@ static void masks_of_bits_count_words(void **state) {
 }
 
 static void slots(void **state) {
-  static const char *const names[] = {"q",         "k",    "v",         "o",          "lse",          "scores",
-                                      "max_logit", "bias", "keep_mask", "block_mask", "alibi_slopes", "sink",
-                                      "page_table"};
+  static const char *const names[] = {"q",          "k",          "v",         "o",          "lse",          "scores",
+                                      "max_logit",  "bias",       "keep_mask", "block_mask", "alibi_slopes", "sink",
+                                      "page_table", "head_scale", "add_w",     "k_scale",    "v_scale"};
   static const uint32_t used[][2] = {/* outputs -> bits of the slots used */
                                      {0, 0x0f},
                                      {CLATTN_OUT_O, 0x0f},
@@ -738,6 +712,10 @@ static void slots(void **state) {
   p.alibi = CLATTN_ALIBI_SYMMETRIC;
   p.k.layout = CLATTN_LAYOUT_PAGED;
   assert_true(clattni_slot_used(&p, CLATTNI_ALIBI_SLOPES) && clattni_slot_used(&p, CLATTNI_PAGE_TABLE));
+  assert_false(clattni_slot_used(&p, CLATTNI_HEAD_SCALE) || clattni_slot_used(&p, CLATTNI_ADD_W));
+  p.use_head_scale = 1;
+  p.similarity = CLATTN_ADDITIVE;
+  assert_true(clattni_slot_used(&p, CLATTNI_HEAD_SCALE) && clattni_slot_used(&p, CLATTNI_ADD_W));
   assert_int_equal(clattni_slot_element_bytes(&p, CLATTNI_PAGE_TABLE), 4);
   assert_int_equal(clattni_slot_element_bytes(&p, CLATTNI_Q), 4);
   p.q.dtype = CLATTN_BF16;
@@ -795,5 +773,6 @@ int main(void) {
       cmocka_unit_test(slots),
       cmocka_unit_test(extent_counts_to_one_past_the_last),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  return failed + test_problem_types();
 }

@@ -129,6 +129,16 @@ static void known_lines(void **state) {
           p.k.layout = p.v.layout = CLATTN_LAYOUT_PAGED, p.k_length_mode = CLATTN_LENGTH_PER_BATCH, p.num_pages = 32,
           p.max_pages = 8, p.page_size = 16, p.v.stride[0] = 512, p.v.stride[1] = 128, p.v.stride[2] = 8,
           p.v.stride[3] = 1);
+  LINE_IS("sim=cosine math=half head_scale=f32:bhsd", p.similarity = CLATTN_COSINE, p.math = CLATTN_MATH_HALF,
+          p.use_head_scale = 1);
+  LINE_IS("sim=additive math=tf32 head_scale=f32:strided:0,2,0,0 add_w=f32:strided:0,64,0,1",
+          p.similarity = CLATTN_ADDITIVE, p.math = CLATTN_MATH_TF32, p.use_head_scale = 1,
+          p.head_scale = clattn_strided(CLATTN_F32, 0, 2, 0, 0), p.add_w = clattn_strided(CLATTN_F32, 0, 64, 0, 1));
+  LINE_IS("q=bf16:bhsd k=i4:paged v=i8:paged o=f16:bhsd k_scale=f16:paged v_scale=f32:paged:8,1,2,1",
+          p.q.dtype = CLATTN_BF16, p.k.dtype = CLATTN_I4, p.v.dtype = CLATTN_I8, p.o.dtype = CLATTN_F16,
+          p.k.layout = p.v.layout = p.k_scale.layout = CLATTN_LAYOUT_PAGED, p.k_scale.dtype = CLATTN_F16,
+          p.v_scale.layout = CLATTN_LAYOUT_PAGED, p.v_scale.stride[0] = 8, p.v_scale.stride[1] = 1,
+          p.v_scale.stride[2] = 2, p.v_scale.stride[3] = 1);
   LINE_IS("pass=backward grad=dq,dbias,from_lse accumulate=1", p.pass = CLATTN_BACKWARD,
           p.gradients = CLATTN_GRAD_Q | CLATTN_GRAD_BIAS | CLATTN_GRAD_FROM_LSE, p.accumulate = 1);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The double-precision reference: cases small enough to do by hand.  The rest is in test_ref_rules.c. */
+/* The double-precision reference: cases small enough to do by hand.  The rest is in test_ref_rules.c and
+ * test_ref_types.c. */
 #include "test_ref.h"
 
-fixture f;
+fixture f, before;
 
 static uint64_t random_state = 3;
 uint32_t below(uint32_t n) {
@@ -81,6 +82,38 @@ void kept_is(const char *file, int line, int64_t rows, int64_t keys, const char 
       }
     }
   }
+}
+
+void remember(void) {
+  run();
+  before = f;
+  clear_results();
+}
+
+void same_rows(const char *file, int line, int64_t rows) {
+  are_close(file, line, f.o, before.o, (size_t)(rows * (f.p.v_dim > 0 ? f.p.v_dim : f.p.qk_dim)));
+  are_close(file, line, f.lse, before.lse, (size_t)rows);
+  are_close(file, line, f.scores, before.scores, (size_t)(rows * f.p.k_len));
+}
+void start_random(int64_t q_len, int64_t k_len) {
+  start(q_len, k_len);
+  f.p.batch = 2;
+  f.p.q_heads = 4;
+  f.p.kv_heads = 2;
+  f.p.qk_dim = 3;
+  f.p.v_dim = 2;
+  random_inputs();
+}
+
+void refused(const char *file, int line, clattn_status status, const char *text) {
+  const clattn_status got = clattn_ref_attention(&f.p, &f.a);
+  if (got != status || f.error.status != status || strstr(f.error.message, text) == NULL) {
+    print_error("expected %s \"%s\"\ngot      %s \"%s\"\n", clattn_status_name(status), text, clattn_status_name(got),
+                f.error.message);
+    _fail(file, line);
+  }
+  for (int i = 0; i < ROOM; i++) /* nothing is written */
+    assert_true(f.o[i] == UNTOUCHED && f.lse[i] == UNTOUCHED && f.max_logit[i] == UNTOUCHED);
 }
 
 /* ---- by hand --------------------------------------------------------------------------------------------------- */
@@ -673,5 +706,5 @@ int main(void) {
       cmocka_unit_test(only_what_is_wanted_is_needed),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  return failed + test_ref_rules();
+  return failed + test_ref_rules() + test_ref_types();
 }

@@ -65,7 +65,27 @@ void are_close(const char *file, int line, const double *got, const double *want
 void kept_is(const char *file, int line, int64_t rows, int64_t keys, const char *want);
 #define KEPT(rows, keys, want) kept_is(__FILE__, __LINE__, rows, keys, want)
 
-/* The other file of this program. */
+/* Two batch entries of four heads over two key heads, random inputs. */
+void start_random(int64_t q_len, int64_t k_len);
+
+/* Runs and keeps all in `before`, to be compared with the same problem said in another way. */
+void remember(void);
+extern fixture before;
+/* The first `rows` rows (of all batch entries and heads) have the same results. */
+void same_rows(const char *file, int line, int64_t rows);
+#define SAME_ROWS(rows) same_rows(__FILE__, __LINE__, rows)
+
+/* A problem of 3 rows and 5 keys, after some statements on f, is refused, and nothing is written. */
+void refused(const char *file, int line, clattn_status status, const char *text);
+#define REFUSED(status, text, ...)                                                                                     \
+  do {                                                                                                                 \
+    start(3, 5);                                                                                                       \
+    __VA_ARGS__;                                                                                                       \
+    refused(__FILE__, __LINE__, CLATTN_ERROR_##status, text);                                                          \
+  } while (0)
+
+/* The other files of this program. */
 int test_ref_rules(void);
+int test_ref_types(void);
 
 #endif

@@ -171,7 +171,8 @@ typedef struct clattn_context_options {
 CLATTN_API void clattn_context_options_init(clattn_context_options *options);
 
 /* A clattn context for one device (or sub-device) of a cl_context, both retained.  options and error may be NULL.
- * Errors: NULL_POINTER, WRONG_DEVICE (device not in the context), TEXT, NOT_SUPPORTED, OUT_OF_MEMORY, OpenCL's.
+ * Errors: NULL_POINTER, STRUCT_SIZE, RESERVED, WRONG_DEVICE (device not in the context), TEXT, NOT_SUPPORTED,
+ * OUT_OF_MEMORY, OpenCL's.
  * On failure *out is NULL. */
 CLATTN_API clattn_status clattn_context_create(cl_context context, cl_device_id device,
                                                const clattn_context_options *options, clattn_context **out,
@@ -208,22 +209,31 @@ enum {
   CLATTN_F32 = 0,
   CLATTN_F16 = 1,
   CLATTN_BF16 = 2,
-  CLATTN_I8 = 3, /* k and v only: x = scale * int8 */
-  CLATTN_I4 = 4  /* k and v only: groups of 32 along the head dimension, low nibble first, x = scale * (nibble - 8) */
+  CLATTN_I8 = 3, /* k and v only: x = scale * int8, one scale a key */
+  CLATTN_I4 = 4  /* k and v only: x = scale * (nibble - 8), one scale for 32 elements of a key */
 };
+/* q, k, v and o may have any of these types, each its own; bias is f32, f16 or bf16, scores f32 or o's type, all other
+ * numbers f32.  f16 and bf16 work on every device; what is stored is rounded to nearest even, and beyond the largest
+ * f16 becomes inf.
+ *
+ * I8 and I4 need scales: k_scale (batch, kv_heads, k_len, groups), v_scale likewise, f32 or f16, packed or paged where
+ * k or v is.  Groups: 1 for I8; for I4 one for each 32 elements along the head dimension, the last may be shorter.
+ * Element 2n of a row of I4 is the low nibble of its byte n, element 2n + 1 the high one.  Strides of I4 count
+ * elements, so half bytes: the element's must be 1, the others even, since every row starts on a byte.  Layouts without
+ * strides leave one element unused behind rows of an odd length. */
 
 /* How a tensor lies.  Shapes: q (batch, q_heads, q_len, qk_dim); k (batch, kv_heads, k_len, qk_dim);
  * v (batch, kv_heads, k_len, v_dim); o (batch, q_heads, q_len, v_dim); bias, keep mask, scores
  * (batch, q_heads, q_len, k_len); lse (batch, q_heads, q_len); max_logit, alibi slopes (batch, q_heads);
- * sink and head_scale (q_heads).  "BHSD" is that order of axes, "BSHD" swaps head and row.
+ * sink and head_scale (q_heads); add_w (q_heads, qk_dim).  "BHSD" is that order of axes, "BSHD" swaps head and row.
  *
  * PACKED, variable length: the sequences of a batch lie row after row, sequence b from row cu_seqlens[b] to row
- * cu_seqlens[b + 1] - 1.  q, o and lse are packed together (args.cu_seqlens_q), k and v together (args.cu_seqlens_k).
- * q_len and k_len are then upper bounds of one sequence, 0 = total_q or total_k.  Bias, masks and scores keep their
- * axes: row i and key j of sequence b.  Rows that belong to no sequence are not written.
+ * cu_seqlens[b + 1] - 1.  q, o and lse are packed together (args.cu_seqlens_q), k and v together (args.cu_seqlens_k),
+ * with their scales.  q_len and k_len are then upper bounds of one sequence, 0 = total_q or total_k.  Bias, masks and
+ * scores keep their axes: row i and key j of sequence b.  Rows that belong to no sequence are not written.
  *
- * PAGED, for k and v together: key j of batch entry b is row j % page_size of page args.page_table[b][j / page_size].
- * Needs k_length_mode PER_BATCH. */
+ * PAGED, for k, v and their scales together: key j of batch entry b is row j % page_size of page
+ * args.page_table[b][j / page_size].  Needs k_length_mode PER_BATCH. */
 /* A plan whose enqueues are smaller than its bounds usually wants an _EXACT layout for what is made anew each time
  * (q, o, lse, bias) and a bound layout for a cache (k, v).  Memory must reach as far as the strides lead at this
  * enqueue's sizes, no further. */
@@ -240,10 +250,10 @@ enum {
 
 /* stride[] is (batch, head, row, element), each >= 0, 0 = broadcast (inputs only); read for LAYOUT_STRIDED; all zero
  * otherwise, but PACKED may give (0, head, row, element) and PAGED (page, head, row in page, element), where not all
- * are zero.  For bias, mask and scores the element axis is the key j.  Tensors of lower rank use the first axes
- * of their shape above: lse (batch, head, row), slopes and max_logit (batch, head), sink and head_scale (head alone,
- * stride[1]); for these the unused strides are zero.  Masks: strides in bytes (U8) or words (BITS), dtype stays 0.
- * Slopes with LAYOUT_BHSD are one per head, shared by the batch. */
+ * are zero.  For bias, mask and scores the element axis is the key j, for scales the group.  Tensors of lower rank use
+ * the axes of their shape above: lse (batch, head, row), slopes and max_logit (batch, head), sink and head_scale (head
+ * alone, stride[1]), add_w (head, element: stride[1] and [3]); for these the unused strides are zero.  Masks: strides
+ * in bytes (U8) or words (BITS), dtype stays 0.  Slopes with LAYOUT_BHSD are one per head, shared by the batch. */
 typedef struct clattn_tensor {
   clattn_dtype dtype;
   clattn_layout layout;
@@ -257,15 +267,16 @@ enum { CLATTN_FORWARD = 0, CLATTN_BACKWARD = 1 /* not supported yet */ };
 typedef int32_t clattn_similarity;
 enum {
   CLATTN_DOT = 0,     /* q . k */
-  CLATTN_COSINE = 1,  /* x / max(|x|, 1e-12) on both sides.  Not supported yet */
-  CLATTN_ADDITIVE = 2 /* w . tanh(q + k) (Bahdanau).  Not supported yet */
+  CLATTN_COSINE = 1,  /* q . k of vectors of length 1: x / max(|x|, 1e-12) on both sides, so zeros stay zeros */
+  CLATTN_ADDITIVE = 2 /* w . tanh(q + k) (Bahdanau), q and k already projected, w the tensor add_w */
 };
 
+/* HALF and TF32 are permissions, for speed: a variant that gains nothing by them computes as with EXACT. */
 typedef int32_t clattn_math;
 enum {
   CLATTN_MATH_EXACT = 0, /* products of exactly widened operands */
-  CLATTN_MATH_HALF = 1,  /* products may be rounded to half.  Not supported yet */
-  CLATTN_MATH_TF32 = 2   /* operands may be rounded to TF32.  Not supported yet */
+  CLATTN_MATH_HALF = 1,  /* products may be rounded to half; their sums are fp32 all the same */
+  CLATTN_MATH_TF32 = 2   /* operands may be rounded to TF32 */
 };
 
 typedef int32_t clattn_scale_mode;
@@ -324,9 +335,9 @@ enum { CLATTN_OUT_O = 1, CLATTN_OUT_LSE = 2, CLATTN_OUT_SCORES = 4, CLATTN_OUT_M
 /* What `scores` holds.  Keys j >= k_len[b] and rows i >= q_len[b] are -inf in the first three and 0 in WEIGHTS. */
 typedef int32_t clattn_stage;
 enum {
-  CLATTN_STAGE_RAW = 0,     /* similarity * scale, excluded keys too */
+  CLATTN_STAGE_RAW = 0,     /* similarity * scale * head_scale, excluded keys too */
   CLATTN_STAGE_SOFTCAP = 1, /* after softcap, excluded keys too */
-  CLATTN_STAGE_MASKED = 2,  /* the final s; excluded = -inf */
+  CLATTN_STAGE_MASKED = 2,  /* the final s, after the hook; excluded = -inf */
   CLATTN_STAGE_WEIGHTS = 3  /* after softmax; excluded = 0 */
 };
 
@@ -354,7 +365,8 @@ typedef struct clattn_problem {
   clattn_math math;
   uint32_t flags; /* CLATTN_BATCH_INVARIANT */
 
-  /* Sizes.  batch, q_len and k_len are upper bounds: each enqueue may use less.  At most 2^31 - 1 each. */
+  /* Sizes.  batch, q_len and k_len are upper bounds: each enqueue may use less.  At most 2^31 - 1 each,
+   * k_len 2^31 - 4097. */
   int64_t batch;    /* 0 = 1 */
   int64_t q_heads;  /* 0 = 1 */
   int64_t kv_heads; /* 0 = q_heads; must divide q_heads */
@@ -375,11 +387,11 @@ typedef struct clattn_problem {
 
   /* Scores are changed by these. */
   uint32_t use_bias;       /* 1: args.bias is added (f32, f16, bf16; -inf excludes) */
-  uint32_t use_head_scale; /* 1: args.head_scale multiplies.  Not supported yet */
+  uint32_t use_head_scale; /* 1: args.head_scale, a number per head, multiplies with scale, for every similarity */
   uint32_t use_sink;       /* 1: args.sink, a score per head that has no value; not scaled, capped or biased */
   clattn_alibi alibi;      /* args.alibi_slopes; clattn_alibi_slopes makes the standard ones */
   clattn_tensor bias, head_scale, sink, alibi_slopes;
-  clattn_tensor add_w; /* CLATTN_ADDITIVE: w (q_heads, qk_dim), strides [1] and [3] */
+  clattn_tensor add_w; /* CLATTN_ADDITIVE: args.add_w, w (q_heads, qk_dim), strides [1] and [3] */
 
   /* Rules.  A key is kept only if every rule keeps it. */
   uint32_t causal; /* 1: j <= p */
@@ -403,7 +415,7 @@ typedef struct clattn_problem {
    * num_pages - 1; those behind k_lengths[b] are never used.  max_pages * page_size >= k_len. */
   int64_t num_pages, max_pages;   /* LAYOUT_PAGED: pages in k and v; entries per row of the table */
   int64_t page_size;              /* keys of a page, >= 1 */
-  clattn_tensor k_scale, v_scale; /* I8, I4: (batch, kv_head, key, group), f32 or f16 */
+  clattn_tensor k_scale, v_scale; /* I8, I4: args.k_scale, v_scale: (batch, kv_head, key, group), f32 or f16 */
 
   /* Rotary embedding of q and k while loading.  Not supported yet. */
   clattn_rope rope;
@@ -411,7 +423,7 @@ typedef struct clattn_problem {
   int64_t rope_dim;                 /* 0 = qk_dim */
   clattn_tensor rope_cos, rope_sin; /* (batch, -, position, rope_dim / 2) */
 
-  /* Hooks.  Not supported yet.  The hook must outlive the plans made with it. */
+  /* The caller's own rules; see clattn_hook_create.  The hook must outlive the plans made with it. */
   const clattn_hook *hook;
 
   /* Dropout of weights, training: 0 = none, < 1.  Weights are multiplied by keep / (1 - rate) after the softmax; l,
@@ -442,7 +454,7 @@ CLATTN_API clattn_status clattn_problem_check(const clattn_problem *problem, cla
 
 /* One line of text, "b=1 hq=8 sq=128 sk=128 d=64 causal=1", with only what differs from the default; every plan is
  * logged with it.  Writes at most `capacity` bytes with the final 0; *length (may be NULL) gets the whole length
- * without it.  BUFFER_TOO_SMALL when cut.  Hooks are named but not carried. */
+ * without it.  BUFFER_TOO_SMALL when cut.  A hook is named ("hook=yes") but not carried. */
 CLATTN_API clattn_status clattn_problem_format(const clattn_problem *problem, char *text, size_t capacity,
                                                size_t *length);
 /* The other way; *problem is overwritten.  TEXT with the offending word in the message.  parse(format(p)) == p; a
@@ -538,14 +550,14 @@ typedef struct clattn_mem {
     cl_mem buffer;
     void *pointer;
   };
-  uint64_t offset; /* bytes from the start; a multiple of the element's size */
+  uint64_t offset; /* bytes from the start; a multiple of the element's size (I4: any byte) */
   uint64_t bytes;  /* bytes usable from there; 0 = to the end of the buffer */
 } clattn_mem;
 
 enum { CLATTN_ARRAY_NONE = 0, CLATTN_ARRAY_HOST = 1, CLATTN_ARRAY_DEVICE = 2 };
 
-/* An int32 array.  A host array is read and checked before the call returns.  An array on the device is read by a kernel
- * of the enqueue, each entry clamped to its range: lengths to 0 to q_len or k_len, cu_seqlens to 0 to total_q or
+/* An int32 array.  A host array is read and checked before the call returns.  An array on the device is read by a
+ * kernel of the enqueue, each entry clamped to its range: lengths to 0 to q_len or k_len, cu_seqlens to 0 to total_q or
  * total_k (a sequence ends where it starts if its end lies before, and after q_len or k_len rows at
  * the latest), prefix to >= 0. */
 typedef struct clattn_ints {
@@ -647,14 +659,15 @@ CLATTN_API clattn_status clattn_attention(clattn_context *context, cl_command_qu
  * 7. Merging, slopes, self-test; hooks
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Merges attention over disjoint key sets: m = max of lse; o = sum of exp(lse - m) * o / sum of exp(lse - m); lse = m + ln
- * of that sum.  The empty state (o = 0, lse = -inf) changes nothing, and its o is not looked at; a sink is the part
- * (o = 0, lse = sink).  Parts are added in their order.  part_o (f32) is (parts, rows, v_dim), part_lse (parts, rows),
- * rows and v_dim contiguous, a part to the next part_stride_o or part_stride_lse elements (0: contiguous); o and lse
- * likewise (rows, v_dim) and (rows).  rows is batch * q_heads * q_len or any other count.  o or lse may be absent.
- * Errors: NULL_POINTER, STRUCT_SIZE, RESERVED, SHAPE, STRIDE, OVERFLOW, TENSOR_MISSING, BUFFER_TOO_SMALL, ALIGNMENT,
- * OVERLAP, ENUM, NOT_SUPPORTED (SVM, USM), OUT_OF_MEMORY, WRONG_CONTEXT, WRONG_DEVICE, CL_BUILD_PROGRAM_FAILURE, OpenCL's.  Asynchronous, as clattn_enqueue; the first call on a
- * context builds the kernel. */
+/* Merges attention over disjoint key sets: m = max of lse; o = sum of exp(lse - m) * o / sum of exp(lse - m); lse = m
+ * + ln of that sum.  The empty state (o = 0, lse = -inf) changes nothing, and its o is not looked at; a sink is the
+ * part (o = 0, lse = sink).  Parts are added in their order.  part_o (f32) is (parts, rows, v_dim), part_lse (parts,
+ * rows), rows and v_dim contiguous, a part to the next part_stride_o or part_stride_lse elements (0: contiguous); o
+ * and lse likewise (rows, v_dim) and (rows).  rows is batch * q_heads * q_len or any other count.  o or lse may be
+ * absent. Errors: NULL_POINTER, STRUCT_SIZE, RESERVED, SHAPE, STRIDE, OVERFLOW, TENSOR_MISSING, BUFFER_TOO_SMALL,
+ * ALIGNMENT, OVERLAP, ENUM, NOT_SUPPORTED (SVM, USM), OUT_OF_MEMORY, WRONG_CONTEXT, WRONG_DEVICE,
+ * CL_BUILD_PROGRAM_FAILURE, OpenCL's.  Asynchronous, as clattn_enqueue; the first call on a context builds the
+ * kernel. */
 typedef struct clattn_merge_args {
   size_t struct_size;
   clattn_error *error;        /* optional */
@@ -678,7 +691,7 @@ CLATTN_API clattn_status clattn_alibi_slopes(int64_t heads, float *slopes);
  * building and running can return.  error may be NULL. */
 CLATTN_API clattn_status clattn_self_test(clattn_context *context, clattn_error *error);
 
-/* Hooks: not supported yet.  The caller's OpenCL C, compiled into kernels, which sees
+/* Hooks: the caller's OpenCL C, compiled into kernels, which sees
  *     typedef struct clattn_at {
  *       int b, h, kv_h;                                  // batch entry, query head, key head
  *       int i, j;                                        // query row, key row (of this batch entry)
@@ -686,10 +699,15 @@ CLATTN_API clattn_status clattn_self_test(clattn_context *context, clattn_error 
  *       int q_len, k_len;                                // of this batch entry
  *       __global const void *buffer[4]; float scalar[4]; // args.hook_buffer, args.hook_scalar
  *     } clattn_at;
- * and may define any of
- *     float clattn_score(float s, const clattn_at *at);   // changes a score
+ * and defines one of these, or both:
+ *     float clattn_score(float s, const clattn_at *at);   // changes a score, after bias and ALiBi; -inf excludes
  *     bool  clattn_keep(const clattn_at *at);             // only excludes
- * Pure functions; they may run for excluded pairs.  Made once, shared by threads. */
+ * Pure functions; they may run for excluded pairs, but only for rows i < q_len and keys j < k_len.  Up to 4 buffers and
+ * 4 scalars, each optional, come with each enqueue: args.hook_buffer, a buffer that kernels may read, and
+ * args.hook_scalar (CLATTN_SCALAR_PLAN is 0 here).  Made once, shared by threads; the source may be freed.  A context keeps the
+ * programs of a hook until it goes, so make one hook for many plans.  It is
+ * compiled when a plan is: what is wrong in it is CL_BUILD_PROGRAM_FAILURE there, with lines "hook:LINE" of the source
+ * in the log.  Errors here: NULL_POINTER, TEXT (neither function is defined), OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_hook_create(const char *source, clattn_hook **out, clattn_error *error);
 CLATTN_API void clattn_hook_release(clattn_hook *hook); /* NULL is accepted */
 

@@ -13,6 +13,13 @@
 extern "C" {
 #endif
 
+/* A pair that a hook is asked about; the words of clattn_at in clattn.h. */
+typedef struct clattn_ref_at {
+  int64_t b, h, kv_h;
+  int64_t i, j, p;
+  int64_t q_len, k_len;
+} clattn_ref_at;
+
 typedef struct clattn_ref_args {
   size_t struct_size;
   clattn_error *error; /* optional */
@@ -24,7 +31,8 @@ typedef struct clattn_ref_args {
   /* Inputs in the problem's types, layouts and strides, by plain pointers to element (0,0,0,0). */
   const void *q, *k, *v;
   const void *bias, *keep_mask;
-  const void *block_mask, *alibi_slopes, *sink;
+  const void *block_mask, *alibi_slopes, *sink, *head_scale, *add_w;
+  const void *k_scale, *v_scale;
   const int32_t *page_table; /* (batch, max_pages); entries are clamped to the pages there are */
 
   /* int32 arrays, `batch` entries (cu_seqlens: one more); given exactly when the problem's modes and layouts ask for
@@ -32,6 +40,12 @@ typedef struct clattn_ref_args {
    * packed tensors shorten sequences. */
   const int32_t *q_lengths, *k_lengths, *q_offsets, *prefix;
   const int32_t *cu_seqlens_q, *cu_seqlens_k;
+
+  /* What the problem's hook does, in C: the reference can't run its source.  At least one where the problem has a hook,
+   * none where it has none.  score_hook returns the new score, keep_hook 0 to exclude the pair. */
+  double (*score_hook)(void *user, double s, const clattn_ref_at *at);
+  int (*keep_hook)(void *user, const clattn_ref_at *at);
+  void *hook_user;
 
   /* Results as double, contiguous over this call's sizes (batch, q_heads, q_len[, v_dim or k_len]); NULL = not wanted.
    * max_logit: (batch, q_heads).  stage is the problem's.  problem.outputs and the output strides are not looked at.

@@ -66,5 +66,9 @@ double clattni_dtype_load(clattn_dtype dtype, const void *base, int64_t index) {
     memcpy(&bits, bytes + (size_t)index * sizeof bits, sizeof bits);
     return dtype == CLATTN_F16 ? from_half(bits) : from_bfloat(bits);
   }
+  if (dtype == CLATTN_I8)
+    return bytes[index] < 128 ? (double)bytes[index] : (double)bytes[index] - 256.0;
+  if (dtype == CLATTN_I4)
+    return (double)(bytes[index / 2] >> (index % 2 != 0 ? 4 : 0) & 15) - 8.0; /* the low nibble first */
   return (double)NAN;
 }

@@ -30,6 +30,10 @@ static const slot_row slots[CLATTNI_SLOTS] = {
     [CLATTNI_ALIBI_SLOPES] = {"alibi_slopes", offsetof(clattn_problem, alibi_slopes), AXIS_BATCH | AXIS_HEAD, 0},
     [CLATTNI_SINK] = {"sink", offsetof(clattn_problem, sink), AXIS_HEAD, 0},
     [CLATTNI_PAGE_TABLE] = {"page_table", 0, AXIS_BATCH | AXIS_ELEMENT, 0},
+    [CLATTNI_HEAD_SCALE] = {"head_scale", offsetof(clattn_problem, head_scale), AXIS_HEAD, 0},
+    [CLATTNI_ADD_W] = {"add_w", offsetof(clattn_problem, add_w), AXIS_HEAD | AXIS_ELEMENT, 0},
+    [CLATTNI_K_SCALE] = {"k_scale", offsetof(clattn_problem, k_scale), AXES_ALL, 0},
+    [CLATTNI_V_SCALE] = {"v_scale", offsetof(clattn_problem, v_scale), AXES_ALL, 0},
 };
 
 /* As wide as int32, which is no type of a tensor. */
@@ -77,6 +81,10 @@ int clattni_paged(const clattn_problem *problem) {
   return problem->k.layout == CLATTN_LAYOUT_PAGED;
 }
 
+int clattni_quantised(clattn_dtype dtype) {
+  return dtype == CLATTN_I8 || dtype == CLATTN_I4;
+}
+
 int clattni_slot_used(const clattn_problem *problem, clattni_slot slot) {
   const uint32_t outputs = problem->outputs != 0 ? problem->outputs : (uint32_t)CLATTN_OUT_O;
   switch (slot) {
@@ -104,10 +112,22 @@ int clattni_slot_used(const clattn_problem *problem, clattni_slot slot) {
     return problem->use_sink != 0;
   case CLATTNI_PAGE_TABLE:
     return clattni_paged(problem);
+  case CLATTNI_HEAD_SCALE:
+    return problem->use_head_scale != 0;
+  case CLATTNI_ADD_W:
+    return problem->similarity == CLATTN_ADDITIVE;
+  case CLATTNI_K_SCALE:
+    return clattni_quantised(problem->k.dtype);
+  case CLATTNI_V_SCALE:
+    return (outputs & CLATTN_OUT_O) != 0 && clattni_quantised(problem->v.dtype);
   case CLATTNI_SLOTS:
     break;
   }
   return 0;
+}
+
+static int is_i4(const clattn_problem *problem, clattni_slot slot) {
+  return clattni_slot_tensor(problem, slot)->dtype == CLATTN_I4;
 }
 
 size_t clattni_slot_element_bytes(const clattn_problem *problem, clattni_slot slot) {
@@ -115,7 +135,18 @@ size_t clattni_slot_element_bytes(const clattn_problem *problem, clattni_slot sl
     return problem->keep_mask_kind == CLATTN_MASK_BITS ? 4 : 1;
   if (slot == CLATTNI_BLOCK_MASK)
     return 4;
-  return clattni_dtype_bytes(clattni_slot_tensor(problem, slot)->dtype);
+  return is_i4(problem, slot) ? 1 : clattni_dtype_bytes(clattni_slot_tensor(problem, slot)->dtype);
+}
+
+int64_t clattni_slot_bytes(const clattn_problem *problem, clattni_slot slot, int64_t elements) {
+  int64_t bytes;
+  if (is_i4(problem, slot))
+    return elements / 2 + elements % 2;
+  return clattni_multiply(elements, (int64_t)clattni_slot_element_bytes(problem, slot), &bytes) ? bytes : -1;
+}
+
+int64_t clattni_slot_index(const clattn_problem *problem, clattni_slot slot, uint64_t bytes) {
+  return (int64_t)(bytes / clattni_slot_element_bytes(problem, slot)) * (is_i4(problem, slot) ? 2 : 1);
 }
 
 void clattni_problem_resolve(const clattn_problem *problem, clattn_problem *resolved) {
@@ -164,9 +195,14 @@ static int64_t blocks_of(int64_t count, int64_t block) {
   return block < 1 ? 0 : count / block + (count % block != 0);
 }
 
+/* Scales of a row. */
+static int64_t groups_of(clattn_dtype dtype, int64_t dim) {
+  return dtype == CLATTN_I4 ? blocks_of(dim, CLATTNI_I4_GROUP) : 1;
+}
+
 void clattni_slot_shape(const clattn_problem *resolved, const clattni_sizes *sizes, clattni_slot slot,
                         int64_t shape[4]) {
-  const int of_keys = slot == CLATTNI_K || slot == CLATTNI_V;
+  const int of_keys = slot == CLATTNI_K || slot == CLATTNI_V || slot == CLATTNI_K_SCALE || slot == CLATTNI_V_SCALE;
   shape[0] = sizes->batch;
   shape[1] = of_keys ? resolved->kv_heads : resolved->q_heads;
   shape[2] = of_keys ? sizes->k_len : sizes->q_len;
@@ -192,8 +228,20 @@ void clattni_slot_shape(const clattn_problem *resolved, const clattni_sizes *siz
     shape[3] = sizes->k_len;
     break;
   case CLATTNI_SINK:
+  case CLATTNI_HEAD_SCALE:
     shape[0] = 1;
     shape[2] = 1;
+    break;
+  case CLATTNI_ADD_W:
+    shape[0] = 1;
+    shape[2] = 1;
+    shape[3] = resolved->qk_dim;
+    break;
+  case CLATTNI_K_SCALE:
+    shape[3] = groups_of(resolved->k.dtype, resolved->qk_dim);
+    break;
+  case CLATTNI_V_SCALE:
+    shape[3] = groups_of(resolved->v.dtype, resolved->v_dim);
     break;
   case CLATTNI_MAX_LOGIT:
   case CLATTNI_ALIBI_SLOPES:
@@ -260,6 +308,8 @@ int clattni_slot_strides_checked(const clattn_problem *resolved, const clattni_s
     stride[axis] = next;
     if (axis != 0 && !clattni_multiply(next, shape[axis], &next))
       fits = 0;
+    if (axis == 3 && is_i4(resolved, slot))
+      next += next % 2; /* no row starts inside a byte; sizes are far from overflow here */
   }
   return fits;
 }
@@ -308,9 +358,9 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high) {
   return x < low ? low : x > high ? high : x;
 }
 
-/* Row i sees the keys i + first <= j < i + end of its window, and causal j < i + causal or j < prefix; a side without a
- * limit is INT64_MIN or INT64_MAX.  The offset meets the window before the row does: then whatever saturates lies beyond
- * every key. */
+/* Row i sees the keys i + first <= j < i + end of its window, and causal j < i + causal or j < prefix; a side without
+ * a limit is INT64_MIN or INT64_MAX.  The offset meets the window before the row does: then whatever saturates lies
+ * beyond every key. */
 typedef struct band {
   int64_t first, end, causal;
 } band;
@@ -396,8 +446,8 @@ static uint64_t count_band(row_range rows, int64_t low, int64_t high, int64_t fi
   return pairs;
 }
 
-/* The same for 0 <= j < keys and chunk by chunk.  Chunks that lie wholly among the rows and the keys have the same count,
- * so that one of them stands for all: four steps at most, however many chunks there are. */
+/* The same for 0 <= j < keys and chunk by chunk.  Chunks that lie wholly among the rows and the keys have the same
+ * count, so that one of them stands for all: four steps at most, however many chunks there are. */
 static uint64_t count_chunks(row_range rows, int64_t keys, int64_t first, int64_t end, int64_t offset, int64_t chunk) {
   uint64_t pairs = 0;
   if (offset < 0) /* rows at positions below 0 share a chunk with no key */

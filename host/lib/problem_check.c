@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define MAX_SIZE INT64_C(2147483647)
+#define MAX_KEYS (MAX_SIZE - 4096) /* kernels count whole blocks of keys in int */
 #define MAX_ALIGNMENT 4096u
 
 /* ---- types and layouts that a tensor may have ------------------------------------------------------------------ */
@@ -27,6 +28,9 @@ static unsigned legal_dtypes(const clattn_problem *p, clattni_slot slot) {
   case CLATTNI_K:
   case CLATTNI_V:
     return FLOATS | BIT(CLATTN_I8) | BIT(CLATTN_I4);
+  case CLATTNI_K_SCALE:
+  case CLATTNI_V_SCALE:
+    return BIT(CLATTN_F32) | BIT(CLATTN_F16);
   case CLATTNI_SCORES:
     return (BIT(CLATTN_F32) | BIT(p->o.dtype)) & FLOATS;
   case CLATTNI_LSE:
@@ -36,14 +40,20 @@ static unsigned legal_dtypes(const clattn_problem *p, clattni_slot slot) {
   case CLATTNI_ALIBI_SLOPES:
   case CLATTNI_SINK:
   case CLATTNI_PAGE_TABLE:
+  case CLATTNI_HEAD_SCALE:
+  case CLATTNI_ADD_W:
   case CLATTNI_SLOTS:
     break;
   }
   return BIT(CLATTN_F32);
 }
 
+static int can_be_paged(clattni_slot slot) {
+  return slot == CLATTNI_K || slot == CLATTNI_V || slot == CLATTNI_K_SCALE || slot == CLATTNI_V_SCALE;
+}
+
 static int can_be_packed(clattni_slot slot) {
-  return slot <= CLATTNI_LSE; /* q, k, v, o, lse */
+  return slot <= CLATTNI_LSE || can_be_paged(slot); /* q, k, v, o, lse */
 }
 
 static clattn_status check_types(const clattn_problem *p, clattn_error *error) {
@@ -55,10 +65,12 @@ static clattn_status check_types(const clattn_problem *p, clattn_error *error) {
     if ((legal_dtypes(p, slot) & BIT(tensor->dtype)) == 0)
       return clattni_fail(error, CLATTN_ERROR_ENUM, "%s dtype is %s: not a type that %s can have", name,
                           clattni_dtype_name(tensor->dtype), name);
-    if (tensor->layout == CLATTN_LAYOUT_PAGED && slot != CLATTNI_K && slot != CLATTNI_V)
-      return clattni_fail(error, CLATTN_ERROR_ENUM, "%s layout is paged: only k and v can be paged", name);
+    if (tensor->layout == CLATTN_LAYOUT_PAGED && !can_be_paged(slot))
+      return clattni_fail(error, CLATTN_ERROR_ENUM, "%s layout is paged: only k, v and their scales can be paged",
+                          name);
     if (tensor->layout == CLATTN_LAYOUT_PACKED && !can_be_packed(slot))
-      return clattni_fail(error, CLATTN_ERROR_ENUM, "%s layout is packed: only q, k, v, o and lse can be packed", name);
+      return clattni_fail(error, CLATTN_ERROR_ENUM,
+                          "%s layout is packed: only q, k, v, o, lse and the scales of k and v can be packed", name);
   }
   if (p->block_mask_kind == CLATTN_MASK_U8)
     return clattni_fail(error, CLATTN_ERROR_ENUM, "block_mask_kind is %d (u8): must be none or bits", CLATTN_MASK_U8);
@@ -82,6 +94,8 @@ static clattn_status check_sizes(const clattn_problem *p, clattn_error *error) {
       return clattni_fail(error, CLATTN_ERROR_SHAPE, "%s is %" PRId64 ": must be %" PRId64 " to %" PRId64,
                           sizes[i].name, sizes[i].value, sizes[i].least, MAX_SIZE);
   }
+  if (p->k_len > MAX_KEYS)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "k_len is %" PRId64 ": must be 0 to %" PRId64, p->k_len, MAX_KEYS);
   const int64_t q_heads = p->q_heads != 0 ? p->q_heads : 1;
   if (p->kv_heads != 0 && q_heads % p->kv_heads != 0)
     return clattni_fail(error, CLATTN_ERROR_SHAPE, "kv_heads %" PRId64 " does not divide q_heads %" PRId64, p->kv_heads,
@@ -94,8 +108,8 @@ static clattn_status check_sizes(const clattn_problem *p, clattn_error *error) {
 
 /* ---- packed and paged ------------------------------------------------------------------------------------------ */
 
-/* Sizes that only a packed or paged layout reads.  No enum beside them says whether they count, so that one that does not
- * is likelier a layout forgotten than a value left over. */
+/* Sizes that only a packed or paged layout reads.  No enum beside them says whether they count, so that one that does
+ * not is likelier a layout forgotten than a value left over. */
 static clattn_status check_unread_sizes(const clattn_problem *p, clattn_error *error) {
   const struct {
     const char *name;
@@ -118,6 +132,9 @@ static clattn_status check_unread_sizes(const clattn_problem *p, clattn_error *e
   if (clattni_packed_q(p) && p->total_q == 0 && p->q_len > 0)
     return clattni_fail(error, CLATTN_ERROR_SHAPE, "total_q is 0: a packed q of q_len %" PRId64 " needs its bound",
                         p->q_len);
+  if (clattni_packed_k(p) && p->k_len == 0 && p->total_k > MAX_KEYS)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "k_len is 0, for total_k %" PRId64 ": must be given above %" PRId64,
+                        p->total_k, MAX_KEYS);
   if (clattni_packed_k(p) && p->total_k == 0 && p->k_len > 0)
     return clattni_fail(error, CLATTN_ERROR_SHAPE, "total_k is 0: a packed k of k_len %" PRId64 " needs its bound",
                         p->k_len);
@@ -138,6 +155,17 @@ static clattn_status check_layouts_agree(const clattn_problem *p, clattn_error *
     return clattni_fail(error, CLATTN_ERROR_SHAPE,
                         "v layout is %s, k layout is %s: k and v are packed or paged together or not at all",
                         clattni_layout_name(p->v.layout), clattni_layout_name(p->k.layout));
+  static const clattni_slot scales[][2] = {{CLATTNI_K_SCALE, CLATTNI_K}, {CLATTNI_V_SCALE, CLATTNI_V}};
+  for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+    const clattn_layout layout = clattni_slot_tensor(p, scales[i][0])->layout;
+    const clattn_layout rows = clattni_slot_tensor(p, scales[i][1])->layout;
+    if (clattni_slot_used(p, scales[i][0]) && ((layout == CLATTN_LAYOUT_PACKED) != (rows == CLATTN_LAYOUT_PACKED) ||
+                                               (layout == CLATTN_LAYOUT_PAGED) != (rows == CLATTN_LAYOUT_PAGED)))
+      return clattni_fail(error, CLATTN_ERROR_SHAPE,
+                          "%s layout is %s, %s layout is %s: scales are packed or paged where their rows are",
+                          clattni_slot_name(scales[i][0]), clattni_layout_name(layout), clattni_slot_name(scales[i][1]),
+                          clattni_layout_name(rows));
+  }
   return CLATTN_SUCCESS;
 }
 
@@ -201,6 +229,12 @@ static clattn_status check_stride(const clattn_problem *r, const clattni_sizes *
       axis == 3 && stride > 1)
     return clattni_fail(error, CLATTN_ERROR_STRIDE, "%s stride[3] is %" PRId64 ": must be 0 or 1 for a mask of bits",
                         name, stride);
+  if (tensor->dtype == CLATTN_I4 && axis == 3 && stride != 1)
+    return clattni_fail(error, CLATTN_ERROR_STRIDE, "%s stride[3] is %" PRId64 ": must be 1 for i4", name, stride);
+  if (tensor->dtype == CLATTN_I4 && stride % 2 != 0 && axis != 3)
+    return clattni_fail(error, CLATTN_ERROR_STRIDE,
+                        "%s stride[%d] is %" PRId64 ": must be even for i4, so that rows start on a byte", name, axis,
+                        stride);
   clattni_slot_shape(r, sizes, slot, shape);
   if (clattni_slot_is_output(slot) && stride == 0 && shape[axis] > 1 && !is_empty(shape))
     return clattni_fail(error, CLATTN_ERROR_STRIDE,
@@ -223,13 +257,12 @@ static clattn_status check_strides(const clattn_problem *r, const clattni_sizes 
 /* In bytes, because kernels and buffers count them. */
 static clattn_status check_extents(const clattn_problem *r, const clattni_sizes *sizes, clattn_error *error) {
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
-    const int64_t element = (int64_t)clattni_slot_element_bytes(r, slot);
-    int64_t shape[4], stride[4], elements, bytes;
+    int64_t shape[4], stride[4], elements;
     if (!clattni_slot_used(r, slot))
       continue;
     clattni_slot_shape(r, sizes, slot, shape);
     if (!clattni_slot_strides_checked(r, sizes, slot, stride) || !clattni_extent(shape, stride, &elements) ||
-        !clattni_multiply(elements, element, &bytes))
+        clattni_slot_bytes(r, slot, elements) < 0)
       return clattni_fail(error, CLATTN_ERROR_OVERFLOW,
                           "%s of shape (%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                           ") reaches beyond 2^63 - 1 bytes",
@@ -277,6 +310,16 @@ static clattn_status check_outputs_apart(const clattn_problem *r, const clattni_
   return CLATTN_SUCCESS;
 }
 
+/* Of q, k, v or o, for messages. */
+static const char *element_size(const clattn_problem *r, clattni_slot slot) {
+  static const char *const sizes[] = {[CLATTN_F32] = "4 bytes",
+                                      [CLATTN_F16] = "2 bytes",
+                                      [CLATTN_BF16] = "2 bytes",
+                                      [CLATTN_I8] = "1 byte",
+                                      [CLATTN_I4] = "half a byte"};
+  return sizes[clattni_slot_tensor(r, slot)->dtype];
+}
+
 /* Only at the bounds: strides of the EXACT layouts at smaller sizes are multiples of the same rows. */
 static clattn_status check_alignment(const clattn_problem *r, const clattni_sizes *sizes, clattn_error *error) {
   const uint32_t promised = r->alignment;
@@ -284,18 +327,18 @@ static clattn_status check_alignment(const clattn_problem *r, const clattni_size
     return clattni_fail(error, CLATTN_ERROR_ALIGNMENT, "alignment is %" PRIu32 ": must be 0 or a power of two up to %u",
                         promised, MAX_ALIGNMENT);
   for (clattni_slot slot = CLATTNI_Q; slot <= CLATTNI_O && promised != 0; slot++) { /* q, k, v, o */
-    const int64_t element = (int64_t)clattni_slot_element_bytes(r, slot);
     int64_t shape[4], stride[4];
     if (!clattni_slot_used(r, slot))
       continue;
     clattni_slot_shape(r, sizes, slot, shape);
     clattni_slot_strides(r, sizes, slot, stride);
     for (int axis = 0; axis < 3; axis++) { /* the last one is the element's */
-      if (shape[axis] > 1 && (stride[axis] % promised * element) % promised != 0)
+      /* the remainder first: strides of empty tensors may not fit in bytes; twice, for elements of half a byte */
+      if (shape[axis] > 1 && clattni_slot_bytes(r, slot, stride[axis] % (2 * (int64_t)promised)) % promised != 0)
         return clattni_fail(error, CLATTN_ERROR_ALIGNMENT,
-                            "%s stride[%d] is %" PRId64 " elements of %" PRId64
-                            " bytes: not a multiple of the promised alignment %" PRIu32,
-                            clattni_slot_name(slot), axis, stride[axis], element, promised);
+                            "%s stride[%d] is %" PRId64
+                            " elements of %s: not a multiple of the promised alignment %" PRIu32,
+                            clattni_slot_name(slot), axis, stride[axis], element_size(r, slot), promised);
     }
   }
   return CLATTN_SUCCESS;
@@ -335,14 +378,8 @@ static clattn_status check_supported(const clattn_problem *p, clattn_error *erro
       {p->pass != CLATTN_FORWARD, "pass backward"},
       {p->gradients != 0, "gradients"},
       {p->accumulate != 0, "accumulate"},
-      {p->similarity == CLATTN_COSINE, "similarity cosine"},
-      {p->similarity == CLATTN_ADDITIVE, "similarity additive"},
-      {p->math == CLATTN_MATH_HALF, "math half"},
-      {p->math == CLATTN_MATH_TF32, "math tf32"},
-      {p->use_head_scale != 0, "use_head_scale"},
       {p->rope != CLATTN_ROPE_NONE, "rope"},
       {p->use_positions != 0, "use_positions"},
-      {p->hook != NULL, "hook"},
       {p->dropout > 0.0f, "dropout"},
       {p->rope_dim != 0, "rope_dim"},
   };
@@ -354,32 +391,14 @@ static clattn_status check_supported(const clattn_problem *p, clattn_error *erro
     const clattn_tensor *tensor;
     const char *name;
   } tensors[] = {
-      {&p->head_scale, "head_scale"},
-      {&p->add_w, "add_w"},
-      {&p->k_scale, "k_scale"},
-      {&p->v_scale, "v_scale"},
-      {&p->rope_cos, "rope_cos"},
-      {&p->rope_sin, "rope_sin"},
-      {&p->d_o, "d_o"},
-      {&p->d_lse, "d_lse"},
-      {&p->d_q, "d_q"},
-      {&p->d_k, "d_k"},
-      {&p->d_v, "d_v"},
-      {&p->d_bias, "d_bias"},
-      {&p->d_sink, "d_sink"},
+      {&p->rope_cos, "rope_cos"}, {&p->rope_sin, "rope_sin"}, {&p->d_o, "d_o"},
+      {&p->d_lse, "d_lse"},       {&p->d_q, "d_q"},           {&p->d_k, "d_k"},
+      {&p->d_v, "d_v"},           {&p->d_bias, "d_bias"},     {&p->d_sink, "d_sink"},
   };
   static const clattn_tensor absent;
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
     if (memcmp(tensors[i].tensor, &absent, sizeof absent) != 0)
       return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "tensor %s is not supported yet", tensors[i].name);
-  }
-  for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++) {
-    const clattn_tensor *tensor = clattni_slot_tensor(p, slot);
-    if (!clattni_slot_used(p, slot))
-      continue;
-    if (tensor->dtype != CLATTN_F32)
-      return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "%s dtype %s is not supported yet",
-                          clattni_slot_name(slot), clattni_dtype_name(tensor->dtype));
   }
   return CLATTN_SUCCESS;
 }

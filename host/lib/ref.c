@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention in double precision, one row at a time, one function per step:
  *
- *   1 raw scores     s_j = scale * (q . k_j)
+ *   1 raw scores     s_j = similarity(q, k_j) * scale * head_scale
  *   2 softcap        s_j = softcap * tanh(s_j / softcap)
- *   3 bias           s_j = s_j + bias_j + alibi, slope * (j - p) or -slope * |j - p|
+ *   3 bias, hook     s_j = score_hook(s_j + bias_j + alibi), alibi = slope * (j - p) or -slope * |j - p|
  *   4 rules          which keys are kept; the others can't influence anything below, whatever they hold
  *   5 softmax        weight_j = exp(s_j - m) / l over the kept keys and the sink, m the largest of their scores, l the
  *                    sum of exp(s_j - m)
@@ -31,18 +31,20 @@ typedef struct work {
 
 /* One query row, and room for one number per key. */
 typedef struct query_row {
-  int64_t b, h, i;     /* batch entry, query head, query row */
-  int64_t h_kv;        /* the key and value head that serves h */
-  int64_t position;    /* p: i on the key axis */
-  int64_t keys;        /* keys that exist for this row: k_len[b], or 0 beyond q_len[b] */
-  int64_t first, end;  /* keys first <= j < end pass the length, causal, window and chunk rules */
-  double *q;           /* the query, qk_dim numbers */
-  double *raw;         /* step 1 */
-  double *score;       /* steps 2 and 3; after step 4 -inf for a key that is not kept */
-  double *weight;      /* step 5 */
-  unsigned char *kept; /* step 4 */
-  double sink_weight;  /* step 5; 0 without a sink */
-  double lse;          /* step 5 */
+  int64_t b, h, i;      /* batch entry, query head, query row */
+  int64_t h_kv;         /* the key and value head that serves h */
+  int64_t position;     /* p: i on the key axis */
+  int64_t q_len, k_len; /* of the batch entry */
+  int64_t keys;         /* keys that exist for this row: k_len[b], or 0 beyond q_len[b] */
+  int64_t first, end;   /* keys first <= j < end pass the length, causal, window and chunk rules */
+  double *q;            /* the query, qk_dim numbers; cosine: of length 1 */
+  double *key;          /* likewise the key at hand */
+  double *raw;          /* step 1 */
+  double *score;        /* steps 2 and 3; after step 4 -inf for a key that is not kept */
+  double *weight;       /* step 5 */
+  unsigned char *kept;  /* step 4 */
+  double sink_weight;   /* step 5; 0 without a sink */
+  double lse;           /* step 5 */
 } query_row;
 
 /* ---- reading tensors ------------------------------------------------------------------------------------------- */
@@ -63,8 +65,9 @@ static double load_query(const work *w, const query_row *row, int64_t d) {
   return load(w, CLATTNI_Q, w->args.q, row->b, row->h, row->i, d);
 }
 
-/* Element d of key j, in k or v, wherever it lies. */
-static double load_key(const work *w, clattni_slot slot, const void *base, const query_row *row, int64_t j, int64_t d) {
+/* Element d of key j, in k, v or their scales, wherever it lies. */
+static double load_of_key(const work *w, clattni_slot slot, const void *base, const query_row *row, int64_t j,
+                          int64_t d) {
   if (clattni_packed_k(&w->problem))
     return load(w, slot, base, 0, row->h_kv, w->args.cu_seqlens_k[row->b] + j, d);
   if (clattni_paged(&w->problem)) {
@@ -74,6 +77,24 @@ static double load_key(const work *w, clattni_slot slot, const void *base, const
     return load(w, slot, base, page, row->h_kv, j % size, d);
   }
   return load(w, slot, base, row->b, row->h_kv, j, d);
+}
+
+/* The number that quantised elements are multiplied by, exactly; 1 for those that are numbers by themselves. */
+static double scale_of_key(const work *w, clattn_dtype dtype, clattni_slot slot, const void *base, const query_row *row,
+                           int64_t j, int64_t d) {
+  if (!clattni_quantised(dtype))
+    return 1.0;
+  return load_of_key(w, slot, base, row, j, dtype == CLATTN_I4 ? d / CLATTNI_I4_GROUP : 0);
+}
+
+static double load_k(const work *w, const query_row *row, int64_t j, int64_t d) {
+  return scale_of_key(w, w->problem.k.dtype, CLATTNI_K_SCALE, w->args.k_scale, row, j, d) *
+         load_of_key(w, CLATTNI_K, w->args.k, row, j, d);
+}
+
+static double load_v(const work *w, const query_row *row, int64_t j, int64_t d) {
+  return scale_of_key(w, w->problem.v.dtype, CLATTNI_V_SCALE, w->args.v_scale, row, j, d) *
+         load_of_key(w, CLATTNI_V, w->args.v, row, j, d);
 }
 
 /* Bit n of a line of bits, 32 in a word. */
@@ -103,14 +124,49 @@ static int block_mask_keeps(const work *w, const query_row *row, int64_t j) {
 
 /* ---- the steps ------------------------------------------------------------------------------------------------- */
 
+/* The larger one; a NaN `a` makes it NaN, which fmax or a plain comparison would lose. */
+static double larger(double a, double b) {
+  return isnan(a) || a > b ? a : b;
+}
+
+static double dot(const double *a, const double *b, int64_t dim) {
+  double sum = 0.0;
+  for (int64_t d = 0; d < dim; d++)
+    sum += a[d] * b[d];
+  return sum;
+}
+
+/* x / max(|x|, 1e-12): a vector of zeros stays one. */
+static void normalise(double *x, int64_t dim) {
+  const double length = larger(sqrt(dot(x, x, dim)), 1e-12);
+  for (int64_t d = 0; d < dim; d++)
+    x[d] /= length;
+}
+
+/* Of row->q and row->key, which are of length 1 for cosine. */
+static double similarity(const work *w, const query_row *row) {
+  if (w->problem.similarity != CLATTN_ADDITIVE)
+    return dot(row->q, row->key, w->problem.qk_dim);
+  double sum = 0.0;
+  for (int64_t d = 0; d < w->problem.qk_dim; d++)
+    sum += load(w, CLATTNI_ADD_W, w->args.add_w, 0, row->h, 0, d) * tanh(row->q[d] + row->key[d]);
+  return sum;
+}
+
 static void step1_raw_scores(const work *w, query_row *row) {
-  for (int64_t d = 0; d < w->problem.qk_dim && row->keys > 0; d++)
+  const int64_t dim = w->problem.qk_dim;
+  const double head_scale =
+      w->problem.use_head_scale ? load(w, CLATTNI_HEAD_SCALE, w->args.head_scale, 0, row->h, 0, 0) : 1.0;
+  for (int64_t d = 0; d < dim && row->keys > 0; d++)
     row->q[d] = load_query(w, row, d);
+  if (w->problem.similarity == CLATTN_COSINE)
+    normalise(row->q, dim);
   for (int64_t j = 0; j < row->keys; j++) {
-    double sum = 0.0;
-    for (int64_t d = 0; d < w->problem.qk_dim; d++)
-      sum += row->q[d] * load_key(w, CLATTNI_K, w->args.k, row, j, d);
-    row->raw[j] = sum * (double)w->problem.scale;
+    for (int64_t d = 0; d < dim; d++)
+      row->key[d] = load_k(w, row, j, d);
+    if (w->problem.similarity == CLATTN_COSINE)
+      normalise(row->key, dim);
+    row->raw[j] = similarity(w, row) * (double)w->problem.scale * head_scale;
   }
 }
 
@@ -132,22 +188,34 @@ static void step3_bias(const work *w, query_row *row) {
   }
 }
 
+static clattn_ref_at hook_at(const query_row *row, int64_t j) {
+  const clattn_ref_at at = {row->b, row->h, row->h_kv, row->i, j, row->position, row->q_len, row->k_len};
+  return at;
+}
+
+static void step3_hook(const work *w, query_row *row) {
+  for (int64_t j = 0; j < row->keys && w->args.score_hook != NULL; j++) {
+    const clattn_ref_at at = hook_at(row, j);
+    row->score[j] = w->args.score_hook(w->args.hook_user, row->score[j], &at);
+  }
+}
+
+static int hook_keeps(const work *w, const query_row *row, int64_t j) {
+  const clattn_ref_at at = hook_at(row, j);
+  return w->args.keep_hook == NULL || w->args.keep_hook(w->args.hook_user, &at) != 0;
+}
+
 static void step4_rules(const work *w, query_row *row) {
   for (int64_t j = 0; j < row->keys; j++) {
     row->kept[j] = j >= row->first && j < row->end && keep_mask_keeps(w, row, j) && block_mask_keeps(w, row, j) &&
-                   row->score[j] != -(double)INFINITY;
+                   hook_keeps(w, row, j) && row->score[j] != -(double)INFINITY;
     if (!row->kept[j])
       row->score[j] = -(double)INFINITY;
   }
 }
 
-/* The largest score.  One NaN among them makes it NaN, which fmax or a plain comparison would lose. */
-static double larger(double a, double b) {
-  return isnan(a) || a > b ? a : b;
-}
-
-/* A largest score of +inf or NaN needs no case of its own: exp(s - m) is then NaN, for that key or for all, and so are l,
- * every weight and lse.  The same holds of the sink. */
+/* A largest score of +inf or NaN needs no case of its own: exp(s - m) is then NaN, for that key or for all, and so
+ * are l, every weight and lse.  The same holds of the sink. */
 static void step5_softmax(const work *w, query_row *row) {
   const double sink = w->problem.use_sink ? load(w, CLATTNI_SINK, w->args.sink, 0, row->h, 0, 0) : -(double)INFINITY;
   double m = sink, l = 0.0;
@@ -177,7 +245,7 @@ static void step6_weighted_sum(const work *w, const query_row *row, double *o) {
     if (!row->kept[j])
       continue; /* its v may be NaN, and 0 * NaN is NaN */
     for (int64_t d = 0; d < w->problem.v_dim; d++)
-      o[d] += row->weight[j] * load_key(w, CLATTNI_V, w->args.v, row, j, d);
+      o[d] += row->weight[j] * load_v(w, row, j, d);
   }
 }
 
@@ -205,6 +273,8 @@ static void start_row(const work *w, query_row *row, int64_t index) {
                                                                    : 0;
   rules.offset = clattni_offset(&w->problem, rules.q_len, rules.k_len, args->q_offsets != NULL,
                                 args->q_offsets != NULL ? args->q_offsets[row->b] : 0);
+  row->q_len = rules.q_len;
+  row->k_len = rules.k_len;
   row->position = row->i + rules.offset;
   row->keys = row->i < rules.q_len ? rules.k_len : 0;
   clattni_row_interval(&w->problem, &rules, row->i, &row->first, &row->end);
@@ -237,6 +307,7 @@ static void compute_row(const work *w, query_row *row, int64_t index) {
   if (stage == CLATTN_STAGE_SOFTCAP)
     write_scores(w, row, index, row->score, -(double)INFINITY);
   step3_bias(w, row);
+  step3_hook(w, row);
   step4_rules(w, row);
   if (stage == CLATTN_STAGE_MASKED)
     write_scores(w, row, index, row->score, -(double)INFINITY);
@@ -292,10 +363,15 @@ static clattn_status check_inputs(const work *w) {
       {CLATTNI_ALIBI_SLOPES, w->args.alibi_slopes, w->problem.alibi != CLATTN_ALIBI_NONE},
       {CLATTNI_SINK, w->args.sink, w->problem.use_sink != 0},
       {CLATTNI_PAGE_TABLE, w->args.page_table, clattni_paged(&w->problem)},
+      {CLATTNI_HEAD_SCALE, w->args.head_scale, w->problem.use_head_scale != 0},
+      {CLATTNI_ADD_W, w->args.add_w, w->problem.similarity == CLATTN_ADDITIVE},
+      {CLATTNI_K_SCALE, w->args.k_scale, clattni_quantised(w->problem.k.dtype)},
+      {CLATTNI_V_SCALE, w->args.v_scale, w->args.o != NULL && clattni_quantised(w->problem.v.dtype)},
   };
   for (size_t n = 0; n < sizeof inputs / sizeof inputs[0]; n++) {
     const char *name = clattni_slot_name(inputs[n].slot);
-    const int optional = inputs[n].slot == CLATTNI_V;
+    const int optional = inputs[n].slot == CLATTNI_V || /* not read without o */
+                         (inputs[n].slot == CLATTNI_V_SCALE && clattni_quantised(w->problem.v.dtype));
     int64_t shape[4];
     clattni_slot_shape(&w->problem, &w->sizes, inputs[n].slot, shape);
     const int empty = shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0;
@@ -305,6 +381,16 @@ static clattn_status check_inputs(const work *w) {
       return clattni_fail(w->args.error, CLATTN_ERROR_TENSOR_UNUSED, "%s is given, but the problem does not use it",
                           name);
   }
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_hooks(const clattn_problem *problem, const clattn_ref_args *args) {
+  if (problem->hook != NULL && args->score_hook == NULL && args->keep_hook == NULL)
+    return clattni_fail(args->error, CLATTN_ERROR_NULL_POINTER,
+                        "score_hook and keep_hook are NULL: the problem has a hook, so one is needed");
+  if (problem->hook == NULL && (args->score_hook != NULL || args->keep_hook != NULL))
+    return clattni_fail(args->error, CLATTN_ERROR_TENSOR_UNUSED, "%s is given, but the problem has no hook",
+                        args->score_hook != NULL ? "score_hook" : "keep_hook");
   return CLATTN_SUCCESS;
 }
 
@@ -446,7 +532,8 @@ static clattn_status prepare(work *w, const clattn_problem *problem, const clatt
   if ((status = check_results(problem, args)) != CLATTN_SUCCESS || (status = check_reserved(args)) != CLATTN_SUCCESS ||
       (status = check_sizes(args, &w->problem, &w->sizes)) != CLATTN_SUCCESS ||
       (status = check_result_size(w)) != CLATTN_SUCCESS || (status = check_inputs(w)) != CLATTN_SUCCESS ||
-      (status = check_arrays(w)) != CLATTN_SUCCESS || (status = check_sampling(args)) != CLATTN_SUCCESS)
+      (status = check_hooks(problem, args)) != CLATTN_SUCCESS || (status = check_arrays(w)) != CLATTN_SUCCESS ||
+      (status = check_sampling(args)) != CLATTN_SUCCESS)
     return status;
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; slot++)
     clattni_slot_strides(&w->problem, &w->sizes, slot, w->stride[slot]);
@@ -475,11 +562,13 @@ clattn_status clattn_ref_attention(const clattn_problem *problem, const clattn_r
   /* One number per key and array; a spare one, so that k_len = 0 asks for no empty memory. */
   const size_t keys = (size_t)w.sizes.k_len + 1;
   row.q = calloc((size_t)w.problem.qk_dim, sizeof *row.q);
+  row.key = calloc((size_t)w.problem.qk_dim, sizeof *row.key);
   row.raw = calloc(keys, sizeof *row.raw);
   row.score = calloc(keys, sizeof *row.score);
   row.weight = calloc(keys, sizeof *row.weight);
   row.kept = calloc(keys, sizeof *row.kept);
-  if (row.q == NULL || row.raw == NULL || row.score == NULL || row.weight == NULL || row.kept == NULL) {
+  if (row.q == NULL || row.key == NULL || row.raw == NULL || row.score == NULL || row.weight == NULL ||
+      row.kept == NULL) {
     status =
         clattni_fail(args->error, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for rows of %" PRId64 " keys", w.sizes.k_len);
     goto done;
@@ -499,6 +588,7 @@ clattn_status clattn_ref_attention(const clattn_problem *problem, const clattn_r
 
 done:
   free(row.q);
+  free(row.key);
   free(row.raw);
   free(row.score);
   free(row.weight);
