@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # clattn_program(NAME SOURCES FILE... [LIBRARIES TARGET...] [DEFINITIONS ...] [INCLUDES FOLDER...])
 #   a test program in tests/ with this project's settings.
-# clattn_test(NAME COMMAND ... LABELS LABEL... [TIMEOUT SECONDS] [ENVIRONMENT VARIABLE=VALUE...] [PASS REGEX])
-#   a ctest slot.  PoCL keeps built kernels per slot, warm between runs, and no slot waits for another one's lock.
+# clattn_test(NAME COMMAND ... LABELS LABEL... [TIMEOUT SECONDS] [ENVIRONMENT VARIABLE=VALUE...] [PASS REGEX]
+#             [CACHE NAME])
+#   a ctest slot.  PoCL keeps built kernels per slot, warm between runs; slots of one CACHE, which use the same kernels,
+#   share them and run one after the other.
 
 function(clattn_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;DEFINITIONS;INCLUDES" ${ARGN})
@@ -14,8 +16,11 @@ function(clattn_program name)
 endfunction()
 
 function(clattn_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;PASS" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
-  set(cache ${PROJECT_BINARY_DIR}/pocl-cache/${name})
+  cmake_parse_arguments(arg "" "TIMEOUT;PASS;CACHE" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
+  if(NOT arg_CACHE)
+    set(arg_CACHE ${name})
+  endif()
+  set(cache ${PROJECT_BINARY_DIR}/pocl-cache/${arg_CACHE})
   file(MAKE_DIRECTORY ${cache})
   add_test(NAME ${name} COMMAND ${arg_COMMAND})
   if(NOT arg_TIMEOUT)
@@ -29,6 +34,7 @@ function(clattn_test name)
       "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1" "OCL_ICD_DEEPBIND=0")
   endif()
   set_tests_properties(${name} PROPERTIES
+    RESOURCE_LOCK "pocl-cache-${arg_CACHE}"
     LABELS "${arg_LABELS}"
     TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "${environment}"

@@ -51,6 +51,15 @@ __kernel void gather_entries(const clattn_gather g, __global const int *q_length
     at[CLATTN_ENTRY_PREFIX] = max(prefix[g.first[3] + b], 0);
 }
 
+/* The same for a hook's scalars.  Grid: (4). */
+__kernel void gather_hook(const clattn_hook_gather g, __global const float *scalar0, __global const float *scalar1,
+                          __global const float *scalar2, __global const float *scalar3, __global float *work) {
+  const int x = get_global_id(0);
+  __global const float *from = x == 0 ? scalar0 : x == 1 ? scalar1 : x == 2 ? scalar2 : scalar3;
+  if (x < 4)
+    work[g.to + x] = g.first[x] < 0 ? g.scalar[x] : from[g.first[x]];
+}
+
 /* The largest raw score over kept pairs of every row of a round, from the parts that `scores` found.  Fixed order, no
  * atomics.  Grid: (row of the round). */
 __kernel void row_maximum(const clattn_params p, const clattn_round round, __global const int *restrict entries,
@@ -63,7 +72,7 @@ __kernel void row_maximum(const clattn_params p, const clattn_round round, __glo
   for (int x = 0; x < p.key_chunks; ++x)
     best = clattn_larger_nan(best, parts[(long)x * p.rows]);
   if (i < u.entry.q_rows)
-    work[clattn_row(&p.maxima, u.b, clattn_unit_head(&p, &u, r), (long)u.entry.q_start + i)] = best;
+    work[clattn_row_of(&p.maxima, u.b, clattn_unit_head(&p, &u, r), (long)u.entry.q_start + i)] = best;
 }
 
 /* Last step.  The same of each (batch, head), from its rows.  Grid: (batch * head). */
@@ -71,7 +80,7 @@ __kernel void max_logit(const clattn_params p, __global const int *restrict entr
                         __global const float *restrict work, __global float *restrict out) {
   const int b = get_global_id(0) / p.q_heads, h = get_global_id(0) % p.q_heads;
   const clattn_entry e = clattn_entry_of(&p, entries, b);
-  __global const float *rows = work + clattn_row(&p.maxima, b, h, e.q_start);
+  __global const float *rows = work + clattn_row_of(&p.maxima, b, h, e.q_start);
   float best = -INFINITY;
   for (int i = 0; i < e.q_rows; ++i)
     best = clattn_larger_nan(best, rows[i]);

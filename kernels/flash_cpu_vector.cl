@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fused attention for CPU devices: scores, online softmax and weighted sum of a tile of query rows in one pass over the
- * keys, with no score matrix in memory.  Queries are in vector lanes (lanes_tile.cl.h), work-group size 1, no local memory,
- * no barrier.
+/* Fused attention for CPU devices: scores, online softmax and weighted sum of a tile of query rows in one pass over
+ * the keys, with no score matrix in memory.  Queries are in vector lanes (lanes_tile.cl.h), work-group size 1, no
+ * local memory, no barrier.
  *
  * Method: online softmax (M. Milakov, N. Gimelshein, 2018) over key blocks (T. Dao et al., FlashAttention, 2022). */
 #include "lanes_tile.cl.h"
@@ -10,6 +10,7 @@
 typedef struct clattn_running {
   clattn_v top[CLATTN_MQ];   /* largest score */
   clattn_v sum[CLATTN_MQ];   /* of exp(s - top) */
+  clattn_v lost[CLATTN_MQ];  /* what the sum has lost to rounding: its error would be that of the whole row */
   clattn_v logit[CLATTN_MQ]; /* largest raw score over kept pairs */
 } clattn_running;
 
@@ -28,18 +29,28 @@ static inline void clattn_online_softmax(int keys, float *block, const clattn_v 
       part += e;
       CLATTN_VSTORE(e, at);
     }
-    run->sum[m] = fma(run->sum[m], shrink[m], part);
+    const clattn_v before = run->sum[m] * shrink[m], after = before + part;
+    run->lost[m] = fma(run->lost[m], shrink[m], part - (after - before));
+    run->sum[m] = after;
   }
 }
 
-/* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys, whose rows of `dims` value elements start at
- * values + rows[key]. */
-static inline void clattn_weigh_block(const clattn_params *p, __global const float *values, const long *rows, int dims,
-                                      int keys, const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
+/* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys, whose rows start at v + rows[key]:
+ * `dims` value elements from d0 on. */
+static inline void clattn_weigh_block(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
+                                      const long *rows CLATTN_VALUE_SCALES, int d0, int dims, int keys,
+                                      const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
   int d = 0;
+#if CLATTN_V_WIDENED
+  float wide[CLATTN_KEY_BLOCK * CLATTN_ND];
+#endif
   for (; d + CLATTN_ND <= dims; d += CLATTN_ND) {
     clattn_v acc[CLATTN_ND][CLATTN_MQ];
-    __global const float *from = values + d * p->v.element;
+#if CLATTN_V_WIDENED
+    clattn_widen_values(p, v, rows CLATTN_GIVE_VALUE_SCALES, d0 + d, keys, wide);
+#else
+    __global const float *from = v + (d0 + d) * p->v.element;
+#endif
 #pragma unroll
     for (int a = 0; a < CLATTN_ND; ++a)
 #pragma unroll
@@ -47,13 +58,19 @@ static inline void clattn_weigh_block(const clattn_params *p, __global const flo
         acc[a][m] = (clattn_v)(0.0f);
     for (int x = 0; x < keys; ++x) {
       clattn_v w[CLATTN_MQ];
+#if CLATTN_V_WIDENED
+      const float *row = wide + x * CLATTN_ND;
+      const long step = 1;
+#else
       __global const float *row = from + rows[x];
+      const long step = p->v.element;
+#endif
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         w[m] = CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES);
 #pragma unroll
       for (int a = 0; a < CLATTN_ND; ++a) {
-        const clattn_v y = (clattn_v)(row[a * p->v.element]);
+        const clattn_v y = (clattn_v)(row[a * step]);
 #pragma unroll
         for (int m = 0; m < CLATTN_MQ; ++m)
           acc[a][m] = fma(w[m], y, acc[a][m]);
@@ -72,21 +89,26 @@ static inline void clattn_weigh_block(const clattn_params *p, __global const flo
       clattn_v acc = (clattn_v)(0.0f);
       for (int x = 0; x < keys; ++x)
         acc = fma(CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES),
-                  (clattn_v)(values[rows[x] + d * p->v.element]), acc);
+                  (clattn_v)(CLATTN_LOAD(CLATTN_V)(v, rows[x] + (d0 + d) * p->v.element) *
+                             CLATTN_SCALE_OF_VALUE(p, scales[x], d0 + d)),
+                  acc);
       float *at = out + d * CLATTN_ROWS + m * CLATTN_LANES;
       CLATTN_VSTORE(fma(CLATTN_VLOAD(at), shrink[m], acc), at);
     }
 }
 
 /* The same without touching the values of excluded keys: 0 * NaN is NaN. */
-static inline void clattn_weigh_kept(const clattn_params *p, __global const float *values, const long *rows, int dims,
-                                     int keys, const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
+static inline void clattn_weigh_kept(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
+                                     const long *rows CLATTN_VALUE_SCALES, int d0, int dims, int keys,
+                                     const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
   for (int d = 0; d < dims; ++d)
     for (int m = 0; m < CLATTN_MQ; ++m) {
       clattn_v acc = (clattn_v)(0.0f);
       for (int x = 0; x < keys; ++x) {
         const clattn_v w = CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES);
-        const clattn_v more = fma(w, (clattn_v)(values[rows[x] + d * p->v.element]), acc);
+        const float y =
+            CLATTN_LOAD(CLATTN_V)(v, rows[x] + (d0 + d) * p->v.element) * CLATTN_SCALE_OF_VALUE(p, scales[x], d0 + d);
+        const clattn_v more = fma(w, (clattn_v)(y), acc);
         acc = CLATTN_AS_VI(w) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? acc : more;
       }
       float *at = out + d * CLATTN_ROWS + m * CLATTN_LANES;
@@ -96,16 +118,15 @@ static inline void clattn_weigh_kept(const clattn_params *p, __global const floa
 
 /* Scores for the caller are a pass of their own: what was asked for beside o never changes a bit of o.  top and sum are
  * those of the first pass, sums divided by what numerators are multiplied by. */
-static inline void clattn_show_scores(const clattn_params *p, const clattn_score_tensors *in, const clattn_tile *t,
-                                      __global const float *q, float *queries, float *block,
+static inline void clattn_show_scores(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
+                                      __global const CLATTN_TYPE(CLATTN_Q) * q,
+                                      __global CLATTN_TYPE(CLATTN_SCORES) * scores, float *queries, float *block,
                                       const clattn_v top[CLATTN_MQ], const clattn_v sum[CLATTN_MQ]) {
-  const int weights = in->stage == CLATTN_SCORES_WEIGHTS;
-  const int all_pairs = in->stage == CLATTN_SCORES_RAW || in->stage == CLATTN_SCORES_SOFTCAP;
+  const int weights = p->stage == CLATTN_SCORES_WEIGHTS;
+  const int all_pairs = p->stage == CLATTN_SCORES_RAW || p->stage == CLATTN_SCORES_SOFTCAP;
   const int end = all_pairs ? t->u.entry.k_len : t->u.keys.hi;
   const float missing = weights ? 0.0f : -INFINITY;
-  clattn_score_tensors shown = *in;
-  if (weights)
-    shown.stage = CLATTN_SCORES_NONE;
+  const clattn_shown shown = {scores, weights ? CLATTN_SCORES_NONE : p->stage};
   clattn_v ignored[CLATTN_MQ], logit[CLATTN_MQ];
   for (int m = 0; m < CLATTN_MQ; ++m)
     ignored[m] = logit[m] = (clattn_v)(-INFINITY);
@@ -120,53 +141,54 @@ static inline void clattn_show_scores(const clattn_params *p, const clattn_score
     const int to = keys.lo < keys.hi ? keys.lo : p->k_len;
     for (; next < to; ++next) /* what is not computed is excluded */
       for (int m = 0; m < CLATTN_MQ; ++m)
-        clattn_store_scores(p, in->out, t, m, next, (clattn_v)(missing), missing);
+        clattn_store_scores(p, scores, t, m, next, (clattn_v)(missing), missing);
     if (keys.lo == keys.hi)
       break;
     const int count = keys.hi - keys.lo;
-    clattn_products(p, q, in->k, t, keys.lo, count, queries, block);
-    clattn_finish_scores(p, &shown, t, keys.lo, count, block, ignored, logit);
+    clattn_products(p, in, q, t, keys.lo, count, queries, block);
+    clattn_finish_scores(p, in, &shown, t, keys.lo, count, block, ignored, logit);
     for (int x = 0; weights && x < count; ++x)
       for (int m = 0; m < CLATTN_MQ; ++m) {
         const clattn_v e = clattn_numerator(CLATTN_VLOAD(block + x * CLATTN_ROWS + m * CLATTN_LANES), top[m]);
         const clattn_v w = CLATTN_AS_VI(e) == (clattn_vi)(CLATTN_EXCLUDED_BITS) ? (clattn_v)(0.0f) : e / sum[m];
-        clattn_store_scores(p, in->out, t, m, keys.lo + x, w, 0.0f);
+        clattn_store_scores(p, scores, t, m, keys.lo + x, w, 0.0f);
       }
     next = j = keys.hi;
   }
 }
 
 /* Grid: (tile, part of the value dimension). */
-CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __global const float *restrict q,
-                             __global const float *restrict k, __global const float *restrict v,
-                             __global const float *restrict bias, __global const uchar *restrict mask,
-                             __global const uint *restrict blocks, __global const float *restrict slopes,
-                             __global const float *restrict sinks, __global const float *restrict scale,
-                             __global const float *restrict softcap, __global const int *restrict table,
-                             __global const int *restrict entries, __global float *restrict work,
-                             __global float *restrict o, __global float *restrict lse,
-                             __global float *restrict scores) {
+CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
+                             __global const CLATTN_TYPE(CLATTN_Q) *restrict q,
+                             __global const CLATTN_TYPE(CLATTN_V) *restrict v, __global const float *restrict sinks,
+                             __global const int *restrict table, __global const int *restrict entries,
+                             __global float *restrict work, __global CLATTN_TYPE(CLATTN_O) *restrict o,
+                             __global float *restrict lse, __global CLATTN_TYPE(CLATTN_SCORES) *restrict scores,
+                             CLATTN_SCORE_ARGS CLATTN_V_SCALE_ARG) {
+  CLATTN_COLLECT(in, p, work);
+  const clattn_shown none = {scores, CLATTN_SCORES_NONE};
   clattn_tile t;
-  clattn_tile_open(&p, entries, table, slopes, sinks, round.first_tile + (int)get_group_id(0), &t);
-  clattn_score_tensors in = {
-      k, bias, mask, blocks, scores, CLATTN_SCORES_NONE, clattn_scale_of(&p, scale), clattn_softcap_of(&p, softcap)};
+  clattn_tile_open(&p, entries, table, round.first_tile + (int)get_group_id(0), &t);
+  clattn_tile_prepare(&p, &in, &t);
   float queries[CLATTN_DIM * CLATTN_ROWS];
   float out[CLATTN_DIM * CLATTN_ROWS];
   float block[CLATTN_KEY_BLOCK * CLATTN_ROWS];
   clattn_key_rows rows;
+#if CLATTN_IS_QUANTISED(CLATTN_V)
+  clattn_key_rows scales;
+#endif
   clattn_running run;
   if (p.qk_dim <= CLATTN_DIM)
     clattn_load_queries(&p, q, &t, 0, p.qk_dim, queries);
 
   const int first_dim = get_group_id(1) * CLATTN_DIM;
   const int dims = p.rules & CLATTN_RULE_OUT ? min(p.v_dim - first_dim, CLATTN_DIM) : 0;
-  __global const float *values = v + first_dim * p.v.element;
 
   /* The second round, with selects, only if some result is NaN without cause in its weights. */
   for (int careful = 0; careful < 2; ++careful) {
     for (int m = 0; m < CLATTN_MQ; ++m) {
       run.top[m] = run.logit[m] = (clattn_v)(-INFINITY);
-      run.sum[m] = (clattn_v)(0.0f);
+      run.sum[m] = run.lost[m] = (clattn_v)(0.0f);
     }
     for (int x = 0; x < dims * CLATTN_MQ; ++x)
       CLATTN_VSTORE((clattn_v)(0.0f), out + x * CLATTN_LANES);
@@ -177,21 +199,25 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
       clattn_v top[CLATTN_MQ], shrink[CLATTN_MQ];
       for (int m = 0; m < CLATTN_MQ; ++m)
         top[m] = run.top[m];
-      clattn_products(&p, q, k, &t, keys.lo, count, queries, block);
-      clattn_finish_scores(&p, &in, &t, keys.lo, count, block, top, run.logit);
+      clattn_products(&p, &in, q, &t, keys.lo, count, queries, block);
+      clattn_finish_scores(&p, &in, &none, &t, keys.lo, count, block, top, run.logit);
       clattn_online_softmax(count, block, top, &run, shrink);
       if (dims > 0) {
         clattn_find_rows(&p, &p.v, &t, keys.lo, count, rows);
+#if CLATTN_IS_QUANTISED(CLATTN_V)
+        clattn_find_rows(&p, &p.v_scale, &t, keys.lo, count, scales);
+#endif
         if (careful)
-          clattn_weigh_kept(&p, values, rows, dims, count, block, shrink, out);
+          clattn_weigh_kept(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, block, shrink, out);
         else
-          clattn_weigh_block(&p, values, rows, dims, count, block, shrink, out);
+          clattn_weigh_block(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, block, shrink, out);
       }
       keys = clattn_next_keys(&p, blocks, &t.u, keys.hi, t.u.keys.hi, CLATTN_KEY_BLOCK);
     }
 
     int odd = 0;
     for (int m = 0; m < CLATTN_MQ; ++m) {
+      run.sum[m] += run.lost[m];
       const clattn_vi sound = run.sum[m] == run.sum[m] && run.sum[m] != (clattn_v)(0.0f);
       for (int d = 0; d < dims; ++d) {
         const clattn_v x = CLATTN_VLOAD(out + d * CLATTN_ROWS + m * CLATTN_LANES);
@@ -203,25 +229,25 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
   }
 
   clattn_v top[CLATTN_MQ], sum[CLATTN_MQ]; /* of the first pass, for the second */
-  float sums[CLATTN_ROWS], kept[CLATTN_ROWS], scales[CLATTN_ROWS];
+  float sums[CLATTN_ROWS], kept[CLATTN_ROWS], scales_of[CLATTN_ROWS];
   for (int m = 0; m < CLATTN_MQ; ++m) {
     clattn_v by = (clattn_v)(1.0f);
     top[m] = run.top[m];
     CLATTN_VSTORE(run.sum[m], kept + m * CLATTN_LANES);
     if (p.rules & CLATTN_RULE_SINK)
-      by = clattn_join_sink(&run.top[m], &run.sum[m], CLATTN_VLOAD(t.sink + m * CLATTN_LANES));
+      by = clattn_join_sink(&run.top[m], &run.sum[m], clattn_sink_lanes(&p, sinks, &t, m));
     sum[m] = run.sum[m] / by;
     CLATTN_VSTORE(run.sum[m], sums + m * CLATTN_LANES);
-    CLATTN_VSTORE(by, scales + m * CLATTN_LANES);
+    CLATTN_VSTORE(by, scales_of + m * CLATTN_LANES);
   }
   /* A row without a kept key has what excluded values left in `out`; beside a sink its sum is not 0. */
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
     if (dims > 0 && clattn_lane_exists(&t, lane)) {
-      __global float *to = o + clattn_lane_row(&p.o, &t, lane) + first_dim * p.o.element;
+      const long to = clattn_row(&p.o, t.u.b, t.h[lane], clattn_lane_at(&t, lane));
       for (int d = 0; d < dims; ++d)
-        to[d * p.o.element] =
-            sums[lane] == 0.0f ? 0.0f
-                               : (kept[lane] == 0.0f ? 0.0f : out[d * CLATTN_ROWS + lane] * scales[lane]) / sums[lane];
+        CLATTN_STORE(CLATTN_O)
+      (o, to + (first_dim + d) * p.o.element,
+       clattn_result(sums[lane], kept[lane] == 0.0f ? 0.0f : out[d * CLATTN_ROWS + lane] * scales_of[lane]));
     }
   }
   if (first_dim > 0) /* what is the same for every part of the values, the first one writes */
@@ -233,9 +259,8 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
     if (p.rules & CLATTN_RULE_MAX_LOGIT)
       clattn_store_rows(&p.maxima, &t, work, m, run.logit[m]);
   }
-  in.stage = p.stage;
   if (p.stage != CLATTN_SCORES_NONE)
-    clattn_show_scores(&p, &in, &t, q, queries, block, top, sum);
+    clattn_show_scores(&p, &in, &t, q, scores, queries, block, top, sum);
 }
 
 #include "common.cl.h"

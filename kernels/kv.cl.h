@@ -26,6 +26,11 @@ static inline long clattn_row(const clattn_view *t, int b, int h, long i) {
   return t->first + b * t->batch + h * t->head + i * t->row;
 }
 
+/* Index of the number of row i. */
+static inline long clattn_row_of(const clattn_row_view *t, int b, int h, long i) {
+  return t->first + b * t->batch + h * t->head + i * t->row;
+}
+
 /* Index of the number of head h. */
 static inline long clattn_of_head(const clattn_head_view *t, int b, int h) {
   return t->first + b * t->batch + h * t->head;

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tile of query rows in vector lanes: what the CPU families share.
  *
- * The lanes of a vector are query rows.  A tile of CLATTN_MQ vectors of queries is transposed once; keys and values are
- * then read as they lie, one scalar at a time, and broadcast.  So a softmax over keys has no horizontal step, and no stride
- * of k and v needs a copy.  Scores and numerators of a block of keys are [key][lane].
+ * The lanes of a vector are query rows.  A tile of CLATTN_MQ vectors of queries is transposed once; keys and values
+ * are then read as they lie, one scalar at a time, and broadcast.  So a softmax over keys has no horizontal step, and
+ * no stride of k and v needs a copy.  Scores and numerators of a block of keys are [key][lane].  Keys and values of
+ * other types than f32 are widened on their way, once for all rows of the tile.
  *
- * Register blocks are CLATTN_NK keys (or CLATTN_ND value elements) times CLATTN_MQ vectors, chosen by the host to fill the
- * registers of the device's vector width. */
+ * Register blocks are CLATTN_NK keys (or CLATTN_ND value elements) times CLATTN_MQ vectors, chosen by the host to
+ * fill the registers of the device's vector width. */
 #ifndef CLATTN_LANES_TILE_CL_H
 #define CLATTN_LANES_TILE_CL_H
 
 #include "params.cl.h"
 #include "lanes.cl.h"
+#include "dtype.cl.h"
+#include "inputs.cl.h"
 #include "softmax.cl.h"
 #include "mask.cl.h"
 #include "kv.cl.h"
 #include "tile.cl.h"
+#include "hook.cl.h"
+#include "similarity.cl.h"
 
 #ifndef CLATTN_MQ
 #define CLATTN_MQ 3
@@ -23,7 +28,7 @@
 #ifndef CLATTN_NK
 #define CLATTN_NK 4
 #endif
-#ifndef CLATTN_ND
+#ifndef CLATTN_ND /* 4 or 8 */
 #define CLATTN_ND 4
 #endif
 #ifndef CLATTN_DIM /* head dimensions (of q and k, and of v) whose tile is in private memory at a time */
@@ -37,15 +42,11 @@
 #define CLATTN_CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel
 #endif
 
-/* The tensors that scores depend on, and what else their computation feeds. */
-typedef struct clattn_score_tensors {
-  __global const float *k, *bias;
-  __global const uchar *mask;
-  __global const uint *blocks;
-  __global float *out; /* the caller's scores */
-  int stage;           /* written to out; CLATTN_SCORES_NONE: nothing */
-  float scale, softcap;
-} clattn_score_tensors;
+/* Which scores the caller gets to see while they are computed. */
+typedef struct clattn_shown {
+  __global CLATTN_TYPE(CLATTN_SCORES) * out;
+  int stage; /* CLATTN_SCORES_NONE: none */
+} clattn_shown;
 
 /* Which rows a work-item computes, and which keys they see. */
 typedef struct clattn_tile {
@@ -55,30 +56,36 @@ typedef struct clattn_tile {
   int lo[CLATTN_ROWS], hi[CLATTN_ROWS];      /* keys that it sees */
   long bias[CLATTN_ROWS], mask[CLATTN_ROWS]; /* where its bias, mask and line of the block mask start */
   long blocks[CLATTN_ROWS];
-  float slope[CLATTN_ROWS], sink[CLATTN_ROWS];
+  float factor[CLATTN_ROWS], slope[CLATTN_ROWS]; /* of its head */
 } clattn_tile;
 
 static inline void clattn_tile_open(const clattn_params *p, __global const int *entries, __global const int *table,
-                                    __global const float *slopes, __global const float *sinks, int id, clattn_tile *t) {
+                                    int id, clattn_tile *t) {
   t->u = clattn_unit_of(p, entries, table, id);
   t->all_lo = 0;
   t->all_hi = t->u.entry.k_len;
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
-    const int i = clattn_unit_row(p, &t->u, lane), h = clattn_unit_head(p, &t->u, lane), b = t->u.b;
-    const int real = clattn_real_row(&t->u, i); /* rows past the end are computed, never written */
-    t->i[lane] = i;
-    t->h[lane] = h;
-    t->lo[lane] = clattn_row_lo(p, t->u.entry, i);
-    t->hi[lane] = clattn_row_hi(p, t->u.entry, i);
-    t->bias[lane] = clattn_row(&p->bias, b, h, real);
-    t->mask[lane] = clattn_row(&p->mask, b, h, real);
-    t->blocks[lane] = p->rules & CLATTN_RULE_BLOCK_MASK ? clattn_row(&p->blocks, b, h, real / p->block_q) : 0;
-    t->slope[lane] = p->rules & CLATTN_RULE_ALIBI ? slopes[clattn_of_head(&p->slopes, b, h)] : 0.0f;
-    t->sink[lane] = p->rules & CLATTN_RULE_SINK ? sinks[clattn_of_head(&p->sink, b, h)] : -INFINITY;
-    if (i < t->u.entry.q_rows) {
+    t->i[lane] = clattn_unit_row(p, &t->u, lane);
+    t->h[lane] = clattn_unit_head(p, &t->u, lane);
+    t->lo[lane] = clattn_row_lo(p, t->u.entry, t->i[lane]);
+    t->hi[lane] = clattn_row_hi(p, t->u.entry, t->i[lane]);
+    if (t->i[lane] < t->u.entry.q_rows) {
       t->all_lo = max(t->all_lo, t->lo[lane]);
       t->all_hi = min(t->all_hi, t->hi[lane]);
     }
+  }
+}
+
+/* What finishing scores needs of each row beside. */
+static inline void clattn_tile_prepare(const clattn_params *p, const clattn_inputs *in, clattn_tile *t) {
+  for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
+    const int h = t->h[lane], b = t->u.b;
+    const int i = clattn_real_row(&t->u, t->i[lane]); /* rows past the end are computed, never written */
+    t->bias[lane] = clattn_row(&p->bias, b, h, i);
+    t->mask[lane] = clattn_row(&p->mask, b, h, i);
+    t->blocks[lane] = p->rules & CLATTN_RULE_BLOCK_MASK ? clattn_row(&p->blocks, b, h, i / p->block_q) : 0;
+    t->slope[lane] = p->rules & CLATTN_RULE_ALIBI ? in->slopes[clattn_of_head(&p->slopes, b, h)] : 0.0f;
+    t->factor[lane] = p->rules & CLATTN_RULE_HEAD_SCALE ? in->head_scale[clattn_of_head(&p->head_scale, b, h)] : 1.0f;
   }
 }
 
@@ -87,35 +94,62 @@ static inline int clattn_lane_exists(const clattn_tile *t, int lane) {
   return t->i[lane] < t->u.entry.q_rows;
 }
 
-static inline long clattn_lane_row(const clattn_view *v, const clattn_tile *t, int lane) {
-  return clattn_row(v, t->u.b, t->h[lane], (long)t->u.entry.q_start + clattn_real_row(&t->u, t->i[lane]));
+static inline long clattn_lane_at(const clattn_tile *t, int lane) {
+  return (long)t->u.entry.q_start + clattn_real_row(&t->u, t->i[lane]);
 }
 
 /* Transposes the tile's rows of q, `dims` elements from d0 on: queries[d][lane]. */
-static inline void clattn_load_queries(const clattn_params *p, __global const float *q, const clattn_tile *t, int d0,
-                                       int dims, float *queries) {
+static inline void clattn_load_queries(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_Q) * q,
+                                       const clattn_tile *t, int d0, int dims, float *queries) {
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
-    __global const float *from = q + clattn_lane_row(&p->q, t, lane) + d0 * p->q.element;
+    const long at = clattn_row(&p->q, t->u.b, t->h[lane], clattn_lane_at(t, lane));
+#if CLATTN_COSINE
+    const clattn_norm norm = clattn_norm_of_q(p, q, at);
     for (int d = 0; d < dims; ++d)
-      queries[d * CLATTN_ROWS + lane] = from[d * p->q.element];
+      queries[d * CLATTN_ROWS + lane] = clattn_normed(norm, CLATTN_LOAD(CLATTN_Q)(q, at + (d0 + d) * p->q.element));
+#else
+    for (int d = 0; d < dims; ++d)
+      queries[d * CLATTN_ROWS + lane] = CLATTN_LOAD(CLATTN_Q)(q, at + (d0 + d) * p->q.element);
+#endif
   }
 }
 
 /* Writes a vector of rows of key j to the caller's score tensor; rows past the batch entry's last one hold `beyond`. */
-static inline void clattn_store_scores(const clattn_params *p, __global float *scores, const clattn_tile *t, int m,
-                                       int j, clattn_v s, float beyond) {
+static inline void clattn_store_scores(const clattn_params *p, __global CLATTN_TYPE(CLATTN_SCORES) * scores,
+                                       const clattn_tile *t, int m, int j, clattn_v s, float beyond) {
   float x[CLATTN_LANES];
   CLATTN_VSTORE(s, x);
   for (int l = 0; l < CLATTN_LANES; ++l) {
     const int lane = m * CLATTN_LANES + l, i = t->i[lane];
     if (i < p->q_len)
-      scores[clattn_row(&p->scores, t->u.b, t->h[lane], i) + j * p->scores.element] =
-          i < t->u.entry.q_len ? x[l] : beyond;
+      CLATTN_STORE(CLATTN_SCORES)
+    (scores, clattn_row(&p->scores, t->u.b, t->h[lane], i) + j * p->scores.element,
+     i < t->u.entry.q_len ? x[l] : beyond);
   }
 }
 
-/* Where rows j0 .. j0 + keys - 1 of k or v start, and up to the next multiple of CLATTN_NK the last one again: whatever is
- * computed of the repeated ones is excluded. */
+/* Writes a number of each row: lse, or its maximum in the workspace. */
+static inline void clattn_store_rows(const clattn_row_view *v, const clattn_tile *t, __global float *to, int m,
+                                     clattn_v s) {
+  float x[CLATTN_LANES];
+  CLATTN_VSTORE(s, x);
+  for (int l = 0; l < CLATTN_LANES; ++l) {
+    const int lane = m * CLATTN_LANES + l;
+    if (clattn_lane_exists(t, lane))
+      to[clattn_row_of(v, t->u.b, t->h[lane], clattn_lane_at(t, lane))] = x[l];
+  }
+}
+
+static inline clattn_v clattn_sink_lanes(const clattn_params *p, __global const float *sinks, const clattn_tile *t,
+                                         int m) {
+  float x[CLATTN_LANES];
+  for (int l = 0; l < CLATTN_LANES; ++l)
+    x[l] = sinks[clattn_of_head(&p->sink, t->u.b, t->h[m * CLATTN_LANES + l])];
+  return CLATTN_VLOAD(x);
+}
+
+/* Where rows j0 .. j0 + keys - 1 of k or v (or of their scales) start, and up to the next multiple of CLATTN_NK the
+ * last one again: whatever is computed of the repeated ones is excluded. */
 typedef long clattn_key_rows[CLATTN_KEY_BLOCK + CLATTN_NK];
 
 static inline void clattn_find_rows(const clattn_params *p, const clattn_view *v, const clattn_tile *t, int j0,
@@ -130,31 +164,86 @@ static inline void clattn_find_rows(const clattn_params *p, const clattn_view *v
   }
 }
 
-/* block[key][lane] += q . k over `dims` elements from d0 on, for `keys` keys, rounded up to CLATTN_NK. */
-static inline void clattn_dot_block(const clattn_params *p, __global const float *k, const long *rows,
-                                    const float *queries, int d0, int dims, int keys, float *block) {
+/* Keys that the products can't read as they lie go through private memory. */
+#define CLATTN_K_WIDENED (CLATTN_NUMBER(CLATTN_K) != CLATTN_IS_f32 || CLATTN_COSINE)
+#define CLATTN_V_WIDENED (CLATTN_NUMBER(CLATTN_V) != CLATTN_IS_f32)
+
+#if CLATTN_K_WIDENED
+/* `dims` elements from d0 on of the row of k at `at` (its scales at scale_at). */
+static inline void clattn_widen_key(const clattn_params *p, const clattn_inputs *in, long at, long scale_at, int d0,
+                                    int dims, float *to) {
+  int d = 0;
+  if (p->k.element == 1)
+    for (; d + 16 <= dims; d += 16)
+      vstore16(CLATTN_LOADN(16, CLATTN_K)(in->k, at + d0 + d) * (float16)(clattn_k_scale(p, in, scale_at, d0 + d)), 0,
+               to + d);
+  for (; d < dims; ++d)
+    to[d] = CLATTN_LOAD(CLATTN_K)(in->k, at + (d0 + d) * p->k.element) * clattn_k_scale(p, in, scale_at, d0 + d);
+#if CLATTN_COSINE
+  const clattn_norm norm = clattn_norm_of_k(p, in, at, scale_at);
+  for (d = 0; d < dims; ++d)
+    to[d] = clattn_normed(norm, to[d]);
+#endif
+}
+#endif
+
+/* block[key][lane] (+)= similarity of q and k over `dims` elements from d0 on, for `keys` keys, rounded up to
+ * CLATTN_NK. */
+static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
+                                    const long *rows, const long *scales, const float *queries, int d0, int dims,
+                                    int keys, float *block) {
+  (void)t, (void)scales; /* some programs don't need them */
+#if CLATTN_K_WIDENED
+  float wide[CLATTN_NK][CLATTN_DIM];
+#endif
+#if CLATTN_ADDITIVE
+  float factors[CLATTN_DIM * CLATTN_ROWS]; /* w of each row's head */
+  for (int lane = 0; lane < CLATTN_ROWS; ++lane)
+    for (int d = 0; d < dims; ++d)
+      factors[d * CLATTN_ROWS + lane] =
+          in->add_w[p->add_w_first + t->h[lane] * p->add_w_head + (d0 + d) * p->add_w_element];
+#endif
   for (int j = 0; j < keys; j += CLATTN_NK) {
     clattn_v acc[CLATTN_NK][CLATTN_MQ];
-    __global const float *row[CLATTN_NK];
+#if CLATTN_K_WIDENED
+    const float *row[CLATTN_NK];
+    const long step = 1;
 #pragma unroll
     for (int a = 0; a < CLATTN_NK; ++a) {
-      row[a] = k + rows[j + a] + d0 * p->k.element;
+      clattn_widen_key(p, in, rows[j + a], scales[j + a], d0, dims, wide[a]);
+      row[a] = wide[a];
+    }
+#else
+    __global const float *row[CLATTN_NK];
+    const long step = p->k.element;
+#pragma unroll
+    for (int a = 0; a < CLATTN_NK; ++a)
+      row[a] = in->k + rows[j + a] + d0 * p->k.element;
+#endif
+#pragma unroll
+    for (int a = 0; a < CLATTN_NK; ++a)
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         acc[a][m] = (clattn_v)(0.0f);
-    }
     for (int d = 0; d < dims; ++d) {
       clattn_v x[CLATTN_MQ];
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         x[m] = CLATTN_VLOAD(queries + d * CLATTN_ROWS + m * CLATTN_LANES);
+#if CLATTN_ADDITIVE
+      for (int a = 0; a < CLATTN_NK; ++a)
+        for (int m = 0; m < CLATTN_MQ; ++m)
+          acc[a][m] = fma(CLATTN_VLOAD(factors + d * CLATTN_ROWS + m * CLATTN_LANES),
+                          clattn_tanh(x[m] + (clattn_v)(row[a][d * step])), acc[a][m]);
+#else
 #pragma unroll
       for (int a = 0; a < CLATTN_NK; ++a) {
-        const clattn_v y = (clattn_v)(row[a][d * p->k.element]);
+        const clattn_v y = (clattn_v)(row[a][d * step]);
 #pragma unroll
         for (int m = 0; m < CLATTN_MQ; ++m)
           acc[a][m] = fma(x[m], y, acc[a][m]);
       }
+#endif
     }
 #pragma unroll
     for (int a = 0; a < CLATTN_NK; ++a)
@@ -167,65 +256,96 @@ static inline void clattn_dot_block(const clattn_params *p, __global const float
 }
 
 /* Raw products of a block, over the whole head dimension. */
-static inline void clattn_products(const clattn_params *p, __global const float *q, __global const float *k,
-                                   const clattn_tile *t, int j0, int keys, float *queries, float *block) {
-  clattn_key_rows rows;
+static inline void clattn_products(const clattn_params *p, const clattn_inputs *in,
+                                   __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int j0, int keys,
+                                   float *queries, float *block) {
+  clattn_key_rows rows, scales;
   clattn_find_rows(p, &p->k, t, j0, keys, rows);
+#if CLATTN_IS_QUANTISED(CLATTN_K)
+  clattn_find_rows(p, &p->k_scale, t, j0, keys, scales);
+#else
+  for (int x = 0; CLATTN_K_WIDENED && x < keys + CLATTN_NK - 1; ++x)
+    scales[x] = 0;
+#endif
   for (int d0 = 0; d0 < p->qk_dim; d0 += CLATTN_DIM) {
     const int dims = min(p->qk_dim - d0, CLATTN_DIM);
     if (p->qk_dim > CLATTN_DIM) /* else they were loaded once for all blocks */
       clattn_load_queries(p, q, t, d0, dims, queries);
-    clattn_dot_block(p, k, rows, queries, d0, dims, keys, block);
+    clattn_dot_block(p, in, t, rows, scales, queries, d0, dims, keys, block);
   }
 }
 
 /* What is added to, or forbidden for, a vector of rows at key j. */
-static inline clattn_v clattn_bias_lanes(const clattn_params *p, __global const float *bias, const long *rows, int j) {
+static inline clattn_v clattn_bias_lanes(const clattn_params *p, const clattn_inputs *in, const long *rows, int j) {
   float x[CLATTN_LANES];
   for (int l = 0; l < CLATTN_LANES; ++l)
-    x[l] = bias[rows[l] + j * p->bias.element];
+    x[l] = CLATTN_LOAD(CLATTN_BIAS)(in->bias, rows[l] + j * p->bias.element);
   return CLATTN_VLOAD(x);
 }
 
-static inline clattn_vi clattn_mask_lanes(const clattn_params *p, const clattn_score_tensors *in, const clattn_tile *t,
+static inline clattn_vi clattn_mask_lanes(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
                                           int first, int j) {
-  float x[CLATTN_LANES];
+  int x[CLATTN_LANES];
   for (int l = 0; l < CLATTN_LANES; ++l)
     x[l] = clattn_mask_keeps(p, in->mask, t->mask[first + l], j) &&
-                   clattn_block_keeps(p, in->blocks, t->blocks[first + l], j)
-               ? 1.0f
-               : 0.0f;
-  return CLATTN_VLOAD(x) != (clattn_v)(0.0f);
+           clattn_block_keeps(p, in->blocks, t->blocks[first + l], j);
+  return CLATTN_VLOAD(x) != (clattn_vi)(0);
 }
 
-/* Final scores of keys j0 .. j0 + keys - 1 (-inf = excluded), from the raw products in block.  top: running maximum per row;
- * logit: running maximum of raw scores over kept pairs. */
-static inline void clattn_finish_scores(const clattn_params *p, const clattn_score_tensors *in, const clattn_tile *t,
-                                        int j0, int keys, float *block, clattn_v top[CLATTN_MQ],
+/* Positions of key j relative to the rows', each rounded once. */
+static inline clattn_v clattn_distance_lanes(const clattn_tile *t, int first, int j) {
+  float x[CLATTN_LANES];
+  for (int l = 0; l < CLATTN_LANES; ++l)
+    x[l] = (float)(j - (t->i[first + l] + t->u.entry.offset));
+  return CLATTN_VLOAD(x);
+}
+
+#if CLATTN_HOOKED
+static inline clattn_v clattn_hook_lanes(const clattn_inputs *in, const clattn_tile *t, int first, int j, clattn_v s) {
+  float x[CLATTN_LANES];
+  CLATTN_VSTORE(s, x);
+  for (int l = 0; l < CLATTN_LANES; ++l)
+    if (t->i[first + l] < t->u.entry.q_len)
+      x[l] = clattn_hooked_score(in, &t->u, t->h[first + l], t->i[first + l], j, x[l]);
+  return CLATTN_VLOAD(x);
+}
+#endif
+
+/* Final scores of keys j0 .. j0 + keys - 1 (-inf = excluded), from the raw products in block.  top: running maximum
+ * per row; logit: running maximum of raw scores over kept pairs. */
+static inline void clattn_finish_scores(const clattn_params *p, const clattn_inputs *in, const clattn_shown *shown,
+                                        const clattn_tile *t, int j0, int keys, float *block, clattn_v top[CLATTN_MQ],
                                         clattn_v logit[CLATTN_MQ]) {
   const int masks = p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS | CLATTN_RULE_BLOCK_MASK);
   const int edge = masks || j0 < t->all_lo || j0 + keys > t->all_hi || !clattn_lane_exists(t, CLATTN_ROWS - 1);
-  float from[CLATTN_ROWS]; /* position of key j0 relative to each row's */
-  for (int lane = 0; lane < CLATTN_ROWS; ++lane)
-    from[lane] = (float)(j0 - (t->i[lane] + t->u.entry.offset));
+  /* positions of key j0 relative to the rows'; far off, adding to them would round twice */
+  clattn_v from[CLATTN_MQ];
+  for (int m = 0; m < CLATTN_MQ; ++m)
+    from[m] = clattn_distance_lanes(t, m * CLATTN_LANES, j0);
+  const int far = abs_diff((long)j0, t->i[0] + t->u.entry.offset) > (1 << 23);
   for (int x = 0; x < keys; ++x) {
     const int j = j0 + x;
     for (int m = 0; m < CLATTN_MQ; ++m) {
       float *at = block + x * CLATTN_ROWS + m * CLATTN_LANES;
-      const clattn_v raw = CLATTN_VLOAD(at) * (clattn_v)(in->scale);
+      clattn_v raw = CLATTN_VLOAD(at) * (clattn_v)(in->scale);
+      if (p->rules & CLATTN_RULE_HEAD_SCALE)
+        raw *= CLATTN_VLOAD(t->factor + m * CLATTN_LANES);
       clattn_v s = raw;
       if (in->softcap > 0.0f)
         s = clattn_softcap(raw, in->softcap);
       const clattn_v capped = s;
       if (p->rules & CLATTN_RULE_BIAS)
-        s += clattn_bias_lanes(p, in->bias, t->bias + m * CLATTN_LANES, j);
+        s += clattn_bias_lanes(p, in, t->bias + m * CLATTN_LANES, j);
       if (p->rules & CLATTN_RULE_ALIBI)
         s = clattn_alibi(s, CLATTN_VLOAD(t->slope + m * CLATTN_LANES),
-                         CLATTN_VLOAD(from + m * CLATTN_LANES) + (clattn_v)((float)x),
+                         far ? clattn_distance_lanes(t, m * CLATTN_LANES, j) : from[m] + (clattn_v)((float)x),
                          p->rules & CLATTN_RULE_SYMMETRIC);
+#if CLATTN_HOOKED
+      s = clattn_hook_lanes(in, t, m * CLATTN_LANES, j, s);
+#endif
       if (edge) {
-        const clattn_vi lo = CLATTN_AS_VI(CLATTN_VLOAD((const float *)t->lo + m * CLATTN_LANES));
-        const clattn_vi hi = CLATTN_AS_VI(CLATTN_VLOAD((const float *)t->hi + m * CLATTN_LANES));
+        const clattn_vi lo = CLATTN_VLOAD(t->lo + m * CLATTN_LANES);
+        const clattn_vi hi = CLATTN_VLOAD(t->hi + m * CLATTN_LANES);
         clattn_vi keep = (clattn_vi)(j) >= lo && (clattn_vi)(j) < hi;
         if (masks)
           keep = keep && clattn_mask_lanes(p, in, t, m * CLATTN_LANES, j);
@@ -233,9 +353,11 @@ static inline void clattn_finish_scores(const clattn_params *p, const clattn_sco
       }
       if (p->rules & CLATTN_RULE_MAX_LOGIT)
         logit[m] = clattn_maximum_nan(logit[m], s == (clattn_v)(-INFINITY) ? s : raw);
-      if (in->stage != CLATTN_SCORES_NONE) {
-        clattn_v shown = in->stage == CLATTN_SCORES_RAW ? raw : in->stage == CLATTN_SCORES_SOFTCAP ? capped : s;
-        clattn_store_scores(p, in->out, t, m, j, shown, -INFINITY);
+      if (shown->stage != CLATTN_SCORES_NONE) {
+        const clattn_v seen = shown->stage == CLATTN_SCORES_RAW       ? raw
+                              : shown->stage == CLATTN_SCORES_SOFTCAP ? capped
+                                                                      : s;
+        clattn_store_scores(p, shown->out, t, m, j, seen, -INFINITY);
       }
       top[m] = clattn_maximum(top[m], s);
       CLATTN_VSTORE(s, at);
@@ -243,14 +365,32 @@ static inline void clattn_finish_scores(const clattn_params *p, const clattn_sco
   }
 }
 
-/* Writes a number of each row: lse, or its maximum in the workspace. */
-static inline void clattn_store_rows(const clattn_view *v, const clattn_tile *t, __global float *to, int m,
-                                     clattn_v s) {
-  float x[CLATTN_LANES];
-  CLATTN_VSTORE(s, x);
-  for (int l = 0; l < CLATTN_LANES; ++l)
-    if (clattn_lane_exists(t, m * CLATTN_LANES + l))
-      to[clattn_lane_row(v, t, m * CLATTN_LANES + l)] = x[l];
+/* Scales of quantised values travel beside their rows. */
+#if CLATTN_IS_QUANTISED(CLATTN_V)
+#define CLATTN_VALUE_SCALES , const long *scales CLATTN_V_SCALE_ARG
+#define CLATTN_GIVE_VALUE_SCALES , scales, v_scale
+#define CLATTN_SCALE_OF_VALUE(p, row, d) clattn_v_scale(p, v_scale, row, d)
+#else
+#define CLATTN_VALUE_SCALES
+#define CLATTN_GIVE_VALUE_SCALES
+#define CLATTN_SCALE_OF_VALUE(p, row, d) 1.0f
+#endif
+
+#if CLATTN_V_WIDENED
+/* Value elements d .. d + CLATTN_ND - 1 of `keys` rows: wide[key][element]. */
+static inline void clattn_widen_values(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
+                                       const long *rows CLATTN_VALUE_SCALES, int d, int keys, float *wide) {
+  for (int x = 0; x < keys; ++x) {
+    if (p->v.element == 1) {
+      const CLATTN_PASTE(float, CLATTN_ND) y =
+          CLATTN_LOADN(CLATTN_ND, CLATTN_V)(v, rows[x] + d) * CLATTN_SCALE_OF_VALUE(p, scales[x], d);
+      CLATTN_PASTE(vstore, CLATTN_ND)(y, 0, wide + x * CLATTN_ND);
+    } else
+      for (int a = 0; a < CLATTN_ND; ++a)
+        wide[x * CLATTN_ND + a] =
+            CLATTN_LOAD(CLATTN_V)(v, rows[x] + (d + a) * p->v.element) * CLATTN_SCALE_OF_VALUE(p, scales[x], d + a);
+  }
 }
+#endif
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules: which keys a query row may see.  Lengths, causal, prefix, window and chunk leave an interval of keys to each row;
- * masks are asked per pair.  Everything that decides about a pair stands here and nowhere else. */
+/* The rules: which keys a query row may see.  Lengths, causal, prefix, window and chunk leave an interval of keys to
+ * each row; masks are asked per pair.  Everything that decides about a pair stands here and nowhere else. */
 #ifndef CLATTN_MASK_CL_H
 #define CLATTN_MASK_CL_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Merges attention over disjoint key sets: outputs weighted by exp(lse - m), m the largest lse of the row.
  *
- * A unit of work is CLATTN_LANES neighbouring elements of a row's output; it computes the row's weights itself, so that
- * units need nothing of each other.  A work-item takes `count` units: from get_global_id(0) * first on, `step` apart. */
+ * A unit of work is CLATTN_LANES neighbouring elements of a row's output; it computes the row's weights itself, so
+ * that units need nothing of each other.  A work-item takes `count` units: from get_global_id(0) * first on, `step`
+ * apart. */
 #include "softmax.cl.h"
 
 /* Elements of o that there are; lanes beyond them get 0. */

@@ -29,6 +29,8 @@ typedef cl_int clattn_int;
 #define CLATTN_RULE_SOFTCAP 32768  /* likewise */
 #define CLATTN_RULE_INVARIANT 8192 /* keys are taken in blocks that do not depend on the tile */
 #define CLATTN_RULE_SEARCH 16384   /* tiles of packed rows are found by search */
+#define CLATTN_RULE_HEAD_SCALE 65536
+#define CLATTN_RULE_HOOK_SCALARS 131072 /* a hook's scalars stand in the workspace */
 
 /* clattn_params.stage: as clattn_stage, or none */
 #define CLATTN_SCORES_NONE (-1)
@@ -37,7 +39,8 @@ typedef cl_int clattn_int;
 #define CLATTN_SCORES_MASKED 2
 #define CLATTN_SCORES_WEIGHTS 3
 
-/* Where a tensor lies: element strides (batch or page, head, row, element) and the first element's index in its buffer. */
+/* Where a tensor lies: element strides (batch or page, head, row, element) and the first element's index in its
+ * buffer. */
 typedef struct clattn_view {
   clattn_long batch, head, row, element, first;
 } clattn_view;
@@ -47,17 +50,25 @@ typedef struct clattn_head_view {
   clattn_long batch, head, first;
 } clattn_head_view;
 
+/* The same of a number per row. */
+typedef struct clattn_row_view {
+  clattn_long batch, head, row, first;
+} clattn_row_view;
+
 typedef struct clattn_params {
-  clattn_view q, k, v, o, lse, scores, bias, mask, blocks;
-  clattn_view maxima; /* in the workspace: the largest raw score of every row */
-  clattn_head_view max_logit, slopes, sink;
-  clattn_long table_first;                /* of the page table */
-  clattn_long scale_first, softcap_first; /* in the caller's buffers */
-  clattn_long offset, prefix;             /* position of query row 0, prefix; without CLATTN_RULE_ENTRIES */
-  clattn_long window_left, window_right;  /* unlimited: CLATTN_UNLIMITED */
-  clattn_long chunk;                      /* 0: none */
+  clattn_view q, k, v, o, scores, bias, mask, blocks;
+  clattn_view k_scale, v_scale; /* of quantised keys and values; the element axis counts groups */
+  clattn_row_view lse;
+  clattn_row_view maxima; /* in the workspace: the largest raw score of every row */
+  clattn_head_view max_logit, slopes, sink, head_scale;
+  clattn_long add_w_head, add_w_element, add_w_first; /* w of the additive similarity: (head, element) */
+  clattn_long table_first;                            /* of the page table */
+  clattn_long scale_first, softcap_first;             /* in the caller's buffers */
+  clattn_long offset, prefix;                         /* position of query row 0, prefix; without CLATTN_RULE_ENTRIES */
+  clattn_long window_left, window_right;              /* unlimited: CLATTN_UNLIMITED */
+  clattn_long chunk;                                  /* 0: none */
   /* regions of the workspace, in 4-byte words from the start of its buffer */
-  clattn_long entries_first, stats_first, partial_first, scores_first;
+  clattn_long entries_first, hook_first, stats_first, partial_first, scores_first;
   clattn_int batch, q_heads, group; /* group: query heads per key head */
   clattn_int pack;                  /* heads of a group that share tiles, rows of all of them interleaved */
   clattn_int q_len, k_len, qk_dim, v_dim;
@@ -123,5 +134,19 @@ typedef struct clattn_gather {
   clattn_int batch, arrays;
   clattn_int q_len, k_len, total_q, total_k; /* what lengths and starts are clamped to */
 } clattn_gather;
+
+/* What a hook is given beside its buffers: where in them to start, in bytes, and its scalars from the host. */
+typedef struct clattn_hook_values {
+  clattn_long first[4];
+  float scalar[4];
+} clattn_hook_values;
+
+/* Scalars of a hook on the device, on their way to the workspace: element index of each in its buffer, -1: from the
+ * host. */
+typedef struct clattn_hook_gather {
+  clattn_long first[4];
+  clattn_long to;
+  float scalar[4];
+} clattn_hook_gather;
 
 #endif

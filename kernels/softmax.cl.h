@@ -54,8 +54,8 @@ static inline float clattn_larger_nan(float m, float s) {
   return m != m || s != s ? NAN : fmax(m, s);
 }
 
-/* The end of a row: its sink joins as a score without a value.  Numerators relative to *top are multiplied by the result and
- * divided by *sum to be weights; *top + log(*sum) is lse.  A sink of -inf changes no bit. */
+/* The end of a row: its sink joins as a score without a value.  Numerators relative to *top are multiplied by the
+ * result and divided by *sum to be weights; *top + log(*sum) is lse.  A sink of -inf changes no bit. */
 static inline clattn_v clattn_join_sink(clattn_v *top, clattn_v *sum, clattn_v sink) {
   const clattn_v larger = sink > *top ? sink : *top;
   /* equal maxima, -inf and +inf among them, scale by 1: a difference of infinities would be NaN */
@@ -66,13 +66,34 @@ static inline clattn_v clattn_join_sink(clattn_v *top, clattn_v *sum, clattn_v s
   return by;
 }
 
+/* A sum of numerators times values over the sum of numerators.  -0 becomes +0: whether a block of keys that a row
+ * does not see was added must not show. */
+static inline float clattn_result(float sum, float values) {
+  return sum == 0.0f ? 0.0f : values / sum + 0.0f;
+}
+
 /* slope * (j - p), or -slope * |j - p|, added to a score. */
 static inline clattn_v clattn_alibi(clattn_v s, clattn_v slope, clattn_v distance, int symmetric) {
   return fma(slope, symmetric ? -fabs(distance) : distance, s);
 }
 
+/* Cephes' tanhf (S. Moshier): a polynomial near zero, else by e^-2|x|.  Short and free of branches, unlike the
+ * built-in one. */
+static inline clattn_v clattn_tanh(clattn_v x) {
+  const clattn_v z = x * x, size = fabs(x);
+  clattn_v p = (clattn_v)(-5.70498872745e-3f);
+  p = fma(p, z, (clattn_v)(2.06390887954e-2f));
+  p = fma(p, z, (clattn_v)(-5.37397155531e-2f));
+  p = fma(p, z, (clattn_v)(1.33314422036e-1f));
+  p = fma(p, z, (clattn_v)(-3.33332819422e-1f));
+  const clattn_v near = fma(p * z, x, x);
+  const clattn_v e = clattn_exp((clattn_v)(-2.0f) * size);
+  const clattn_v far = copysign(((clattn_v)(1.0f) - e) / ((clattn_v)(1.0f) + e), x);
+  return size < (clattn_v)(0.625f) ? near : far;
+}
+
 static inline clattn_v clattn_softcap(clattn_v s, float softcap) {
-  return softcap > 0.0f ? (clattn_v)(softcap)*tanh(s / (clattn_v)(softcap)) : s;
+  return softcap > 0.0f ? (clattn_v)(softcap)*clattn_tanh(s / (clattn_v)(softcap)) : s;
 }
 
 #endif

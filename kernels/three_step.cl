@@ -7,45 +7,43 @@
 
 /* Step 1.  Scores of a tile of rows and a chunk of keys: s = the final score, -inf = excluded.
  * Grid: (key chunk * GX, tile * GY), a chunk is one tile wide. */
-CLATTN_TILE_KERNEL void scores(const clattn_params p, const clattn_round round, __global const float *restrict q,
-                               __global const float *restrict k, __global const float *restrict bias,
-                               __global const uchar *restrict mask, __global const uint *restrict blocks,
-                               __global const float *restrict slopes, __global const float *restrict scale,
-                               __global const float *restrict softcap, __global const int *restrict table,
+CLATTN_TILE_KERNEL void scores(const clattn_params p, const clattn_round round,
+                               __global const CLATTN_TYPE(CLATTN_Q) *restrict q, __global const int *restrict table,
                                __global const int *restrict entries, __global float *restrict work,
-                               __global float *restrict out) {
-  __local float queries[CLATTN_STEP][CLATTN_ROWS + CLATTN_PAD];
+                               __global CLATTN_TYPE(CLATTN_SCORES) *restrict out, CLATTN_SCORE_ARGS) {
+  __local clattn_scratch scratch;
   __local float keys[CLATTN_STEP][CLATTN_COLUMNS + CLATTN_PAD];
   __local float best_of[CLATTN_GX][CLATTN_ROWS];
   const int gx = get_local_id(0), gy = get_local_id(1), item = gy * CLATTN_GX + gx;
   const int chunk = get_group_id(0), in_round = get_group_id(1);
   const clattn_unit u = clattn_unit_of(&p, entries, table, round.first_tile + in_round);
-  const clattn_score_tensors in = {bias, mask, blocks, clattn_scale_of(&p, scale), clattn_softcap_of(&p, softcap)};
+  CLATTN_COLLECT(in, p, work);
   const int j0 = chunk * CLATTN_COLUMNS;
   const int to_user = p.stage >= CLATTN_SCORES_RAW && p.stage <= CLATTN_SCORES_MASKED;
   const clattn_interval j = clattn_chunk_keys(&p, blocks, &u, j0); /* the same for the whole work-group */
 
   float acc[8][4];
-  clattn_products(&p, q, k, &u, j, j.lo < j.hi ? p.qk_dim : 0, gx, gy, queries, keys, acc);
+  clattn_products(&p, &in, q, &u, j, j.lo < j.hi ? p.qk_dim : 0, gx, gy, &scratch, keys, acc);
   __global float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
   CLATTN_ROLLED
   for (int r = 0; r < 8; ++r) {
-    const clattn_row_rules row = clattn_rules_of(&p, slopes, &u, gy * 8 + r);
+    const clattn_row_rules row = clattn_rules_of(&p, &in, &u, gy * 8 + r);
     float best = -INFINITY;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       const int key = j0 + c * CLATTN_GX + gx;
       if (key < p.k_len) {
-        const clattn_score s = clattn_finish_score(&p, &in, row, key, acc[0][c]);
+        const clattn_pair_score s = clattn_finish_score(&p, &in, &u, row, key, acc[0][c]);
         tile[(long)(gy * 8 + r) * p.k_stored + key] = s.final;
         best = clattn_best_of(best, s);
         if (to_user && row.i < p.q_len)
-          out[clattn_row(&p.scores, u.b, row.h, row.i) + key * p.scores.element] =
-              clattn_shown_score(s, p.stage, u.entry, row.i, key);
+          CLATTN_STORE(CLATTN_SCORES)
+        (out, clattn_row(&p.scores, u.b, row.h, row.i) + key * p.scores.element,
+         clattn_shown_score(s, p.stage, u.entry, row.i, key));
       }
     }
     best_of[gx][gy * 8 + r] = best;
-    clattn_next_row(acc);
+    clattn_turn_rows(acc);
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int r = item; r < CLATTN_ROWS && (p.rules & CLATTN_RULE_MAX_LOGIT); r += CLATTN_ITEMS) {
@@ -56,12 +54,12 @@ CLATTN_TILE_KERNEL void scores(const clattn_params p, const clattn_round round, 
   }
 }
 
-/* Step 2.  Row-wise softmax, a work-group per row: scores become numerators exp(s - m); what they are divided by to be weights
- * goes to the statistics, lse to the caller.  Grid: (items, row of the round). */
+/* Step 2.  Row-wise softmax, a work-group per row: scores become numerators exp(s - m); what they are divided by to
+ * be weights goes to the statistics, lse to the caller.  Grid: (items, row of the round). */
 CLATTN_ROW_KERNEL void softmax(const clattn_params p, const clattn_round round, __global const float *restrict sinks,
                                __global const int *restrict table, __global const int *restrict entries,
                                __global float *restrict work, __global float *restrict lse,
-                               __global float *restrict out) {
+                               __global CLATTN_TYPE(CLATTN_SCORES) *restrict out) {
   __local float partial[CLATTN_ITEMS];
   const int item = get_local_id(0), in_round = get_group_id(1), r = in_round % CLATTN_ROWS;
   const clattn_unit u = clattn_unit_of(&p, entries, table, round.first_tile + in_round / CLATTN_ROWS);
@@ -69,7 +67,8 @@ CLATTN_ROW_KERNEL void softmax(const clattn_params p, const clattn_round round, 
   /* Neighbouring rows of the tile are summed over the tile's keys, so those this row does not see are marked too. */
   __global float *row = work + p.scores_first + (long)in_round * p.k_stored;
 
-  /* These loops run as often for every item: of others, that start at `item`, one compiler was seen to lose the entry test. */
+  /* These loops run as often for every item: of others, that start at `item`, one compiler was seen to lose the entry
+   * test. */
   float top = -INFINITY;
   for (int j0 = u.keys.lo; j0 < u.keys.hi; j0 += CLATTN_ITEMS)
     if (j0 + item < u.keys.hi)
@@ -108,7 +107,7 @@ CLATTN_ROW_KERNEL void softmax(const clattn_params p, const clattn_round round, 
   if (p.rules & CLATTN_RULE_SINK)
     by = clattn_join_sink(&top, &sum, sinks[clattn_of_head(&p.sink, u.b, h)]);
   if (item == 0 && i < u.entry.q_rows && (p.rules & CLATTN_RULE_LSE))
-    lse[clattn_row(&p.lse, u.b, h, (long)u.entry.q_start + i)] = sum == 0.0f ? -INFINITY : top + log(sum);
+    lse[clattn_row_of(&p.lse, u.b, h, (long)u.entry.q_start + i)] = sum == 0.0f ? -INFINITY : top + log(sum);
   sum = sum / by;
   if (item == 0)
     work[p.stats_first + in_round] = sum;
@@ -122,20 +121,21 @@ CLATTN_ROW_KERNEL void softmax(const clattn_params p, const clattn_round round, 
         w = as_int(e) == CLATTN_EXCLUDED_BITS ? 0.0f : e / sum;
       }
       if (j < p.k_len)
-        out[at + j * p.scores.element] = w;
+        CLATTN_STORE(CLATTN_SCORES)(out, at + j * p.scores.element, w);
     }
   }
 }
 
 /* One element of o that came out as NaN, once more without touching the values of excluded keys (0 * NaN is NaN). */
-static inline float clattn_sum_kept(const clattn_params *p, const clattn_unit *u, __global const float *v,
-                                    __global const float *numerators, int d) {
+static inline float clattn_sum_kept(const clattn_params *p, const clattn_unit *u,
+                                    __global const CLATTN_TYPE(CLATTN_V) * v, __global const float *numerators,
+                                    int d CLATTN_V_SCALE_ARG) {
   float total = 0.0f;
   for (int j0 = u->keys.lo; j0 < u->keys.hi; j0 += CLATTN_SUM_BLOCK) {
     float part = 0.0f;
     for (int j = j0; j < min(j0 + CLATTN_SUM_BLOCK, u->keys.hi); ++j)
       if (as_int(numerators[j]) != CLATTN_EXCLUDED_BITS)
-        part = fma(numerators[j], v[clattn_kv_row(p, &p->v, u->kv, j) + d * p->v.element], part);
+        part = CLATTN_MAD(numerators[j], clattn_value(p, v, u, j, d CLATTN_GIVE_V_SCALE), part);
     total += part;
   }
   return total;
@@ -143,9 +143,11 @@ static inline float clattn_sum_kept(const clattn_params *p, const clattn_unit *u
 
 /* Step 3.  o = numerators . v / sum, for a tile of rows and of the value dimension.
  * Grid: (dim tile * GX, tile * GY). */
-CLATTN_TILE_KERNEL void weighted_sum(const clattn_params p, const clattn_round round, __global const float *restrict v,
+CLATTN_TILE_KERNEL void weighted_sum(const clattn_params p, const clattn_round round,
+                                     __global const CLATTN_TYPE(CLATTN_V) *restrict v,
                                      __global const int *restrict table, __global const int *restrict entries,
-                                     __global const float *restrict work, __global float *restrict o) {
+                                     __global const float *restrict work,
+                                     __global CLATTN_TYPE(CLATTN_O) *restrict o CLATTN_V_SCALE_ARG) {
   __local float numerators[CLATTN_STEP][CLATTN_ROWS + CLATTN_PAD];
   __local float values[CLATTN_STEP][CLATTN_COLUMNS + CLATTN_PAD];
   const int gx = get_local_id(0), gy = get_local_id(1), item = gy * CLATTN_GX + gx;
@@ -170,7 +172,7 @@ CLATTN_TILE_KERNEL void weighted_sum(const clattn_params p, const clattn_round r
       const int j = j0 + x / CLATTN_COLUMNS, d = d0 + x % CLATTN_COLUMNS;
       const int inside = j < u.keys.hi && d < p.v_dim;
       values[x / CLATTN_COLUMNS][x % CLATTN_COLUMNS] =
-          inside ? v[clattn_kv_row(&p, &p.v, u.kv, j) + d * p.v.element] : 0.0f;
+          inside ? clattn_value(&p, v, &u, j, d CLATTN_GIVE_V_SCALE) : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     clattn_multiply_step(numerators, values, gx, gy, acc);
@@ -189,6 +191,11 @@ CLATTN_TILE_KERNEL void weighted_sum(const clattn_params p, const clattn_round r
   } while (j0 < u.keys.hi);
 
 #pragma unroll
+  for (int r = 0; r < 8; ++r)
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      total[r][c] += acc[r][c];
+  CLATTN_ROLLED
   for (int r = 0; r < 8; ++r) {
     if (clattn_unit_row(&p, &u, gy * 8 + r) < u.entry.q_rows) {
       const float sum = work[p.stats_first + (long)in_round * CLATTN_ROWS + gy * 8 + r];
@@ -197,13 +204,14 @@ CLATTN_TILE_KERNEL void weighted_sum(const clattn_params p, const clattn_round r
       for (int c = 0; c < 4; ++c) {
         const int d = d0 + c * CLATTN_GX + gx;
         if (d < p.v_dim) {
-          float x = total[r][c] + acc[r][c];
+          float x = total[0][c];
           if (x != x && sum == sum && sum != 0.0f)
-            x = clattn_sum_kept(&p, &u, v, tile + (long)(gy * 8 + r) * p.k_stored, d);
-          o[to + d * p.o.element] = sum == 0.0f ? 0.0f : x / sum;
+            x = clattn_sum_kept(&p, &u, v, tile + (long)(gy * 8 + r) * p.k_stored, d CLATTN_GIVE_V_SCALE);
+          CLATTN_STORE(CLATTN_O)(o, to + d * p.o.element, clattn_result(sum, x));
         }
       }
     }
+    clattn_turn_rows(total);
   }
 }
 

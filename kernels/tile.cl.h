@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rows a tile holds and which keys it goes through: the same for every family.
  *
- * A tile is p->rows rows of a unit: one batch entry and p->pack query heads of one key head, rows of the heads interleaved
- * (row r is query row r / pack of head r % pack), so that a few query rows of many heads read keys and values once.
- * Packed batch entries have tiles of their own: entry b's start at tile q_start * pack / rows + b, which leaves each entry
- * enough of them and at most one too many, and needs no sums over the batch; the entry of a tile is found by bisection. */
+ * A tile is p->rows rows of a unit: one batch entry and p->pack query heads of one key head, rows of the heads
+ * interleaved (row r is query row r / pack of head r % pack), so that a few query rows of many heads read keys and
+ * values once. Packed batch entries have tiles of their own: entry b's start at tile q_start * pack / rows + b, which
+ * leaves each entry enough of them and at most one too many, and needs no sums over the batch; the entry of a tile is
+ * found by bisection. */
 #ifndef CLATTN_TILE_CL_H
 #define CLATTN_TILE_CL_H
 
@@ -76,16 +77,6 @@ static inline clattn_unit clattn_unit_of(const clattn_params *p, __global const 
   return u;
 }
 
-/* Scale and softcap of this enqueue. */
-static inline float clattn_scale_of(const clattn_params *p, __global const float *scale) {
-  return p->rules & CLATTN_RULE_SCALE ? scale[p->scale_first] : p->scale;
-}
-
-static inline float clattn_softcap_of(const clattn_params *p, __global const float *softcap) {
-  const float cap = p->rules & CLATTN_RULE_SOFTCAP ? softcap[p->softcap_first] : p->softcap;
-  return cap > 0.0f && cap < INFINITY ? cap : 0.0f; /* one from a buffer may hold anything */
-}
-
 /* Whether the block mask lets any row of the tile see a key block. */
 static inline int clattn_unit_sees_block(const clattn_params *p, __global const uint *blocks, const clattn_unit *u,
                                          int block) {
@@ -98,9 +89,9 @@ static inline int clattn_unit_sees_block(const clattn_params *p, __global const 
   return seen;
 }
 
-/* The next keys to go through, at most `most` of j <= key < end; an empty interval (end, end) after the last.  Blocks that
- * the block mask hides from every row of the tile are left out; with CLATTN_RULE_INVARIANT only whole steps, so that what
- * is added to what does not depend on the tile. */
+/* The next keys to go through, at most `most` of j <= key < end; an empty interval (end, end) after the last.  Blocks
+ * that the block mask hides from every row of the tile are left out; with CLATTN_RULE_INVARIANT only whole steps, so
+ * that what is added to what does not depend on the tile. */
 static inline clattn_interval clattn_next_keys(const clattn_params *p, __global const uint *blocks,
                                                const clattn_unit *u, int j, int end, int most) {
   clattn_interval keys;

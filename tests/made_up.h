@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "clattn.h"
+#include "hook.h"
 #include "select.h"
 
 static inline clattn_device_info made_up_device(cl_device_type type) {
@@ -40,8 +41,23 @@ static inline int64_t made_up_size(int64_t low, int64_t high) {
   return made_up_number(low, most < high ? most : high);
 }
 
-/* A resolved problem with any outputs, stage, lengths, offsets and prefixes, one in four packed; sizes may be 0 but for the
- * batch. */
+/* For problems that are never built. */
+static const clattn_hook made_up_hook = {1, NULL, 0, 1, 1};
+
+/* Any type, similarity and math; one problem in four has a hook. */
+static inline void made_up_types(clattn_problem *problem) {
+  problem->q.dtype = (clattn_dtype)made_up_number(0, 2);
+  problem->k.dtype = (clattn_dtype)made_up_number(0, 4);
+  problem->v.dtype = (clattn_dtype)made_up_number(0, 4);
+  problem->o.dtype = (clattn_dtype)made_up_number(0, 2);
+  problem->similarity = (clattn_similarity)made_up_number(0, 2);
+  problem->math = (clattn_math)made_up_number(0, 2);
+  problem->use_head_scale = (uint32_t)made_up_number(0, 1);
+  problem->hook = made_up_number(0, 3) == 0 ? &made_up_hook : NULL;
+}
+
+/* A resolved problem with any types, outputs, stage, lengths, offsets and prefixes, one in four packed; sizes may be
+ * 0 but for the batch. */
 static inline clattn_problem made_up_problem(int64_t longest) {
   clattn_problem problem;
   clattn_problem_init(&problem);
@@ -64,9 +80,10 @@ static inline clattn_problem made_up_problem(int64_t longest) {
     problem.total_q = made_up_size(problem.q_len > 0, problem.batch * problem.q_len + 3);
   }
   if (made_up_number(0, 3) == 0) {
-    problem.k.layout = problem.v.layout = CLATTN_LAYOUT_PACKED;
+    problem.k.layout = problem.v.layout = problem.k_scale.layout = problem.v_scale.layout = CLATTN_LAYOUT_PACKED;
     problem.total_k = made_up_size(problem.k_len > 0, problem.batch * problem.k_len + 3);
   }
+  made_up_types(&problem);
   clattni_problem_resolve(&problem, &problem);
   return problem;
 }

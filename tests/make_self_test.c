@@ -56,6 +56,10 @@ static int compute(const clattni_self_test_case *of, results *out) {
   args.block_mask = of->input[CLATTNI_BLOCK_MASK];
   args.alibi_slopes = of->input[CLATTNI_ALIBI_SLOPES];
   args.sink = of->input[CLATTNI_SINK];
+  args.head_scale = of->input[CLATTNI_HEAD_SCALE];
+  args.add_w = of->input[CLATTNI_ADD_W];
+  args.k_scale = of->input[CLATTNI_K_SCALE];
+  args.v_scale = of->input[CLATTNI_V_SCALE];
   args.page_table = of->input[CLATTNI_PAGE_TABLE];
   args.q_lengths = problem->q_length_mode == CLATTN_LENGTH_PER_BATCH ? of->row->q_lengths : NULL;
   args.k_lengths = problem->k_length_mode == CLATTN_LENGTH_PER_BATCH ? of->row->k_lengths : NULL;
@@ -78,8 +82,8 @@ static int compute(const clattni_self_test_case *of, results *out) {
   return 1;
 }
 
-/* What the self-test compares exactly must be exact by the rules, not by chance: NaN and +inf never occur, and o is 0 in
- * whole rows only. */
+/* What the self-test compares exactly must be exact by the rules, not by chance: NaN and +inf never occur, and o is 0
+ * in whole rows only. */
 static int check(const clattni_self_test_case *of, const results *found) {
   const int64_t width = of->problem.v_dim;
   int64_t zeros = 0;

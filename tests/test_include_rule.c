@@ -39,9 +39,9 @@ enum { NUM_RULES = sizeof rules / sizeof rules[0] };
 static const char c_headers[] = "assert.h ctype.h errno.h float.h inttypes.h limits.h math.h stdarg.h stdatomic.h "
                                 "stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h CL/cl.h OpenCL/opencl.h";
 static const char public_headers[] = "clattn.h clattn_ref.h";
-/* Of host/lib what needs no device (the units' own tests); of host/cli npy.h and device.h. */
-static const char test_headers[] = "status.h dtype.h os.h problem_internal.h problem.h select.h launch.h npy.h "
-                                   "device.h params.cl.h stub.h stub/stub.h self_test_cases.h";
+/* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, convert.h and device.h. */
+static const char test_headers[] = "status.h dtype.h os.h problem_internal.h problem.h select.h launch.h hook.h npy.h "
+                                   "convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h";
 
 /* Whether `word` is one of the words of `list`. */
 static int listed(const char *list, const char *word) {
@@ -198,6 +198,7 @@ static void test_tree(void **state) {
   check_folder("tests", 5);
   check_folder("tests/clients", 3);
   check_folder("tests/stub", 1);
+  check_folder("tests/accuracy", 1);
   check_folder("bench", 1);
   check_folder("examples", 2);
 }

@@ -94,7 +94,7 @@ static void long_sequences_are_bounded(void **state) {
       assert_true(a.choice.workspace_bytes > (uint64_t)a.choice.rows * 4 * (uint64_t)a.problem.k_len);
     }
   asked a;
-  begin(&a, "sq=10 sk=2147483647 d=1", CL_DEVICE_TYPE_GPU); /* one tile of rows is beyond the device */
+  begin(&a, "sq=10 sk=2147479551 d=1", CL_DEVICE_TYPE_GPU); /* one tile of rows is beyond the device */
   refuses(&a, CLATTN_ERROR_WORKSPACE_TOO_SMALL, "the device's largest buffer is 4294967296");
   begin(&a, "b=2147483647 hq=2 sq=1 sk=1 d=1", CL_DEVICE_TYPE_CPU);
   refuses(&a, CLATTN_ERROR_VARIANT_UNFIT, "more row tiles than a grid can count");
@@ -102,19 +102,21 @@ static void long_sequences_are_bounded(void **state) {
   refuses(&a, CLATTN_ERROR_VARIANT_UNFIT, "more row tiles than a grid can count");
 }
 
-/* Eight words per batch entry and one per row for maxima, each region padded to 64 bytes; whatever else is asked for. */
+/* Eight words per batch entry, four for a hook and one per row for maxima, each region padded to 64 bytes; whatever
+ * else is asked for. */
 static uint64_t fused_bytes(const asked *a) {
   const int64_t rows =
       a->problem.q_heads * (clattni_packed_q(&a->problem) ? a->problem.total_q : a->problem.batch * a->problem.q_len);
   const int64_t entries = clattni_uses_entries(&a->problem) ? (8 * a->problem.batch + 15) / 16 * 16 : 0;
-  return 4 * (uint64_t)(entries + (a->problem.outputs & CLATTN_OUT_MAX_LOGIT ? (rows + 15) / 16 * 16 : 0));
+  const int64_t hook = a->problem.hook != NULL ? 16 : 0;
+  return 4 * (uint64_t)(entries + hook + (a->problem.outputs & CLATTN_OUT_MAX_LOGIT ? (rows + 15) / 16 * 16 : 0));
 }
 
 static void fused_rows_keep_no_scores(void **state) {
   (void)state;
   static const char *const shapes[] = {"hq=8 sq=16384 sk=16384 d=64",
                                        "hq=8 sq=16384 sk=16384 d=64 causal=1 off=3",
-                                       "b=3 hq=8 sq=5 sk=2147483647 d=64 klen=per_batch",
+                                       "b=3 hq=8 sq=5 sk=2147479551 d=64 klen=per_batch",
                                        "b=3 hq=2 sq=0 sk=9 d=4",
                                        "b=70 hq=2 sq=100 sk=0 d=4 qlen=per_batch",
                                        "b=7 hq=4 hkv=2 sk=90 d=4 q=packed o=packed lse=packed total_q=1000",
@@ -134,6 +136,7 @@ static void fused_rows_keep_no_scores(void **state) {
               at += (size_t)snprintf(line + at, sizeof line - at, "%s%s", any++ ? "," : "", outs[bit]);
           asked a;
           begin(&a, line, CL_DEVICE_TYPE_CPU);
+          a.problem.hook = (outputs + n) % 3 == 0 ? &made_up_hook : NULL;
           a.device.native_float_width = widths[w];
           picks(&a, "flash-cpu-vector", "a CPU device");
           const uint64_t bytes = a.choice.workspace_bytes;
@@ -251,8 +254,8 @@ static void find_rows(const clattni_choice *choice, const int64_t *starts, int64
   assert_true(lo + 1 == batch || first_tile_of(choice, starts, lo + 1) > tile);
 }
 
-/* Every row of every head of every sequence is in exactly one tile; the tiles are as many as the layout says, and no more
- * than one too many for each sequence. */
+/* Every row of every head of every sequence is in exactly one tile; the tiles are as many as the layout says, and no
+ * more than one too many for each sequence. */
 static void check_search(const clattni_choice *choice, const clattn_problem *problem, const int64_t *starts,
                          int64_t batch, const clattni_layout *layout) {
   const int64_t total = starts[batch], units = problem->q_heads / choice->pack;
@@ -407,8 +410,10 @@ static void check_regions(const clattni_choice *choice, const clattn_problem *pr
   const int64_t round = choice->variant->fused ? 0 : l->tiles_per_round; /* tiles that leave rows and scores */
   const int64_t stats = round * choice->rows, scores = stats * l->k_stored;
   const int64_t partial = with_maxima ? stats * l->key_chunks : 0;
+  const int64_t hook = problem->hook != NULL ? 4 : 0; /* a word for each of its scalars */
   assert_int_equal(l->entries, 0);
-  assert_true(l->maxima >= l->entries + entries && l->maxima < l->entries + entries + 16);
+  assert_true(l->hook >= l->entries + entries && l->hook < l->entries + entries + 16);
+  assert_true(l->maxima >= l->hook + hook && l->maxima < l->hook + hook + 16);
   assert_true(l->stats >= l->maxima + maxima && l->stats < l->maxima + maxima + 16);
   assert_true(l->partial >= l->stats + stats);
   assert_true(l->scores >= l->partial + partial);
@@ -420,12 +425,13 @@ static void check_regions(const clattni_choice *choice, const clattn_problem *pr
   else if (choice->variant->fused)
     assert_int_equal(l->scores, l->stats);
   assert_int_equal(l->bytes, 4 * (uint64_t)(l->scores + scores));
-  assert_int_equal((l->maxima | l->partial | l->stats | l->scores) % 16, 0);
+  assert_int_equal((l->hook | l->maxima | l->partial | l->stats | l->scores) % 16, 0);
   assert_int_equal(l->bytes % 64, 0);
   /* staging also serves the last step alone, which asks the entries how many rows there are */
   const int64_t staging = (l->total_tiles > 0 || with_maxima) && entries > 0 ? ceil_div(sizes->batch, 24) : 0;
   assert_int_equal(l->staging, staging);
-  assert_int_equal(l->launches, staging + (staging > 0) + l->rounds * l->steps_per_round +
+  assert_int_equal(l->launches, staging + (staging > 0) + (hook > 0 && l->total_tiles > 0) +
+                                    l->rounds * l->steps_per_round +
                                     ((problem->outputs & CLATTN_OUT_MAX_LOGIT) && sizes->batch > 0));
   if (l->total_tiles == 0) {
     assert_int_equal(l->rounds, 0);

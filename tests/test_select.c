@@ -23,7 +23,22 @@ static int takes(const clattni_kernel *kernel, int kind) {
   return 0;
 }
 
-/* A kernel that reads keys makes scores, and needs all that they are made of; one that reads keys or values needs pages. */
+/* Structs that kernels take by value. */
+static int is_value(int kind) {
+  return (kind > CLATTNI_ARG_END && kind < CLATTNI_ARG_WORKSPACE) || kind == CLATTNI_ARG_HOOK ||
+         kind == CLATTNI_ARG_HOOK_GATHER;
+}
+
+/* What kernels have only where the problem needs it. */
+static int is_optional(int kind) {
+  clattn_problem problem;
+  clattn_problem_init(&problem);
+  clattni_problem_resolve(&problem, &problem);
+  return !clattni_arg_present(&problem, kind);
+}
+
+/* A kernel that reads keys makes scores, and needs all that they are made of; one that reads keys or values needs
+ * pages. */
 static void check_score_maker(const clattni_kernel *kernel) {
   static const int needed[] = {CLATTNI_ARG_SCALE,
                                CLATTNI_ARG_SOFTCAP,
@@ -31,10 +46,19 @@ static void check_score_maker(const clattni_kernel *kernel) {
                                CLATTNI_ARG_SLOT + CLATTNI_BIAS,
                                CLATTNI_ARG_SLOT + CLATTNI_KEEP_MASK,
                                CLATTNI_ARG_SLOT + CLATTNI_BLOCK_MASK,
-                               CLATTNI_ARG_SLOT + CLATTNI_ALIBI_SLOPES};
+                               CLATTNI_ARG_SLOT + CLATTNI_ALIBI_SLOPES,
+                               CLATTNI_ARG_SLOT + CLATTNI_HEAD_SCALE,
+                               CLATTNI_ARG_SLOT + CLATTNI_K_SCALE,
+                               CLATTNI_ARG_SLOT + CLATTNI_ADD_W,
+                               CLATTNI_ARG_HOOK,
+                               CLATTNI_ARG_HOOK_BUFFER,
+                               CLATTNI_ARG_HOOK_BUFFER + 1,
+                               CLATTNI_ARG_HOOK_BUFFER + 2,
+                               CLATTNI_ARG_HOOK_BUFFER + 3};
   const int keys = takes(kernel, CLATTNI_ARG_SLOT + CLATTNI_K), v = takes(kernel, CLATTNI_ARG_SLOT + CLATTNI_V);
   for (size_t n = 0; keys && n < sizeof needed / sizeof needed[0]; ++n)
     assert_true(takes(kernel, needed[n]));
+  assert_int_equal(takes(kernel, CLATTNI_ARG_SLOT + CLATTNI_V_SCALE), v);
   assert_true(!(keys || v) || takes(kernel, CLATTNI_ARG_SLOT + CLATTNI_PAGE_TABLE));
 }
 
@@ -63,8 +87,7 @@ static void the_table(void **state) {
       const clattni_kernel *kernel = &row->kernels[entry];
       int workspace = 0, end = 0;
       /* steps that both kinds have, and those of one kind */
-      const int both =
-          entry == CLATTNI_STAGE_ENTRIES || entry == CLATTNI_GATHER_ENTRIES || entry == CLATTNI_MAX_LOGIT_STEP;
+      const int both = entry <= CLATTNI_GATHER_HOOK || entry == CLATTNI_MAX_LOGIT_STEP;
       const int of_fused = entry == CLATTNI_FLASH || entry == CLATTNI_FLASH_SCORES;
       if (entry != CLATTNI_FLASH_SCORES) /* that one a fused variant may have or not */
         assert_int_equal(kernel->name != NULL, both || of_fused == row->fused);
@@ -74,22 +97,34 @@ static void the_table(void **state) {
         assert_int_equal(kernel->args[0], CLATTNI_ARG_END);
         continue;
       }
-      int arrays = 0, params = 0;
+      int arrays = 0, buffers = 0, scalars = 0, params = 0;
+      int last = CLATTNI_ARG_END; /* of those that a program may lack: they come last, or launches could not be set */
       for (int i = 0; i < CLATTNI_MAX_KERNEL_ARGS; ++i) {
         const int kind = kernel->args[i];
         end |= kind == CLATTNI_ARG_END;
         assert_int_equal(end, kind == CLATTNI_ARG_END); /* nothing behind the end */
         workspace += kind == CLATTNI_ARG_WORKSPACE;
-        params += kind > CLATTNI_ARG_END && kind < CLATTNI_ARG_WORKSPACE;
+        params += is_value(kind);
         assert_true(kind < CLATTNI_ARG_SLOT + CLATTNI_SLOTS);
-        if (kind >= CLATTNI_ARG_ARRAY && kind < CLATTNI_ARG_SLOT)
-          assert_int_equal(kind - CLATTNI_ARG_ARRAY, arrays++); /* the kernel takes them in this order */
+        /* the kernel takes them in this order */
+        if (kind >= CLATTNI_ARG_ARRAY && kind < CLATTNI_ARG_HOOK_BUFFER)
+          assert_int_equal(kind - CLATTNI_ARG_ARRAY, arrays++);
+        else if (kind >= CLATTNI_ARG_HOOK_BUFFER && kind < CLATTNI_ARG_HOOK_SCALAR)
+          assert_int_equal(kind - CLATTNI_ARG_HOOK_BUFFER, buffers++);
+        else if (kind >= CLATTNI_ARG_HOOK_SCALAR && kind < CLATTNI_ARG_SLOT)
+          assert_int_equal(kind - CLATTNI_ARG_HOOK_SCALAR, scalars++);
+        if (entry != CLATTNI_GATHER_HOOK && kind != CLATTNI_ARG_END) {
+          assert_true(last == CLATTNI_ARG_END || is_optional(kind));
+          last = is_optional(kind) ? kind : last;
+        }
         for (int other = 0; other < i && kind >= CLATTNI_ARG_SCALE; ++other)
           assert_int_not_equal(kind, kernel->args[other]); /* no buffer but the workspace twice */
       }
       assert_true(workspace > 0 && params > 0);
       check_score_maker(kernel);
-      assert_int_equal(arrays, entry == CLATTNI_GATHER_ENTRIES ? CLATTNI_ARG_SLOT - CLATTNI_ARG_ARRAY : 0);
+      assert_int_equal(arrays, entry == CLATTNI_GATHER_ENTRIES ? 6 : 0);
+      assert_int_equal(scalars, entry == CLATTNI_GATHER_HOOK ? 4 : 0);
+      assert_int_equal(buffers, takes(kernel, CLATTNI_ARG_SLOT + CLATTNI_K) ? 4 : 0);
     }
     check_tensors(row);
   }
@@ -181,13 +216,16 @@ static void lanes_follow_the_vector_width(void **state) {
     }
 }
 
-/* Local memory that kernels/three_step.cl declares at most, and kernels/flash_gpu_simt.cl with so many value elements of a
- * row per item; what the sources really say is weighed on the stub driver. */
-static uint64_t declared(uint64_t gx, uint64_t gy, uint64_t per_item) {
-  const uint64_t rows = 8 * gy, columns = 4 * gx, queries = 16 * (rows + 1);
-  if (per_item == 0)
-    return 4 * (queries + 16 * (columns + 1) + gx * rows);
-  return 4 * (queries + 16 * (gx * per_item + 1) + columns * (rows + 1) + 2 * gx * gy + rows + 1);
+/* Local memory that kernels/three_step.cl declares at most, and kernels/flash_gpu_simt.cl; what the sources really
+ * say is weighed on the stub driver. */
+static uint64_t declared(uint64_t gx, uint64_t gy, int fused, clattn_similarity similarity) {
+  const uint64_t rows = 8 * gy, columns = 4 * gx, keys = 16 * (columns + 1);
+  uint64_t queries = 16 * (rows + 1);
+  if (similarity == CLATTN_COSINE) /* two numbers make a norm */
+    queries += 2 * rows + 2 * columns;
+  if (similarity == CLATTN_ADDITIVE) /* w of the rows' heads */
+    queries *= 2;
+  return 4 * (queries + keys + (fused ? columns * (rows + 1) + 2 * gx * gy + rows + 1 : gx * rows));
 }
 
 static void tiles_follow_the_work_group(void **state) {
@@ -197,9 +235,17 @@ static void tiles_follow_the_work_group(void **state) {
     int64_t v_dim;
     uint64_t large, small; /* bytes of local memory for groups of 16 x 8 and of 8 x 4 */
     uint64_t large_per_item, small_per_item;
-  } kinds[] = {{"three-step", 16, 12416, 5248, 0, 0},      {"flash-gpu-simt", 16, 26244, 8836, 4, 4},
-               {"flash-gpu-simt", 33, 26244, 10884, 4, 8}, {"flash-gpu-simt", 64, 26244, 10884, 4, 8},
-               {"flash-gpu-simt", 65, 30340, 10884, 8, 8}, {"flash-gpu-simt", 300, 30340, 10884, 8, 8}};
+    clattn_similarity similarity;
+  } kinds[] = {{"three-step", 16, 12416, 5248, 0, 0, CLATTN_DOT},
+               {"three-step", 16, 13440, 5760, 0, 0, CLATTN_COSINE},
+               {"three-step", 16, 16576, 7360, 0, 0, CLATTN_ADDITIVE},
+               {"flash-gpu-simt", 16, 26244, 8836, 4, 4, CLATTN_DOT},
+               {"flash-gpu-simt", 33, 26244, 8836, 4, 8, CLATTN_DOT},
+               {"flash-gpu-simt", 64, 26244, 8836, 4, 8, CLATTN_DOT},
+               {"flash-gpu-simt", 65, 26244, 8836, 8, 8, CLATTN_DOT},
+               {"flash-gpu-simt", 300, 26244, 8836, 8, 8, CLATTN_DOT},
+               {"flash-gpu-simt", 300, 27268, 9348, 8, 8, CLATTN_COSINE},
+               {"flash-gpu-simt", 16, 30404, 10948, 4, 4, CLATTN_ADDITIVE}};
   for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; ++k) {
     const struct {
       uint32_t work_group;
@@ -214,14 +260,15 @@ static void tiles_follow_the_work_group(void **state) {
                 {1024, kinds[k].large - 1, 8},
                 {1024, kinds[k].small, 8},
                 {1024, kinds[k].small - 1, 0}};
-    assert_int_equal(declared(16, 8, kinds[k].large_per_item), kinds[k].large);
-    assert_int_equal(declared(8, 4, kinds[k].small_per_item), kinds[k].small);
+    assert_int_equal(declared(16, 8, kinds[k].large_per_item > 0, kinds[k].similarity), kinds[k].large);
+    assert_int_equal(declared(8, 4, kinds[k].small_per_item > 0, kinds[k].similarity), kinds[k].small);
     for (size_t n = 0; n < sizeof rows / sizeof rows[0]; ++n) {
       asked a;
       char line[64];
       int gx = 0, gy = 0, per_item = 0;
       (void)snprintf(line, sizeof line, "hq=2 sq=100 sk=100 d=16 dv=%" PRId64, kinds[k].v_dim);
       begin(&a, line, CL_DEVICE_TYPE_GPU);
+      a.problem.similarity = kinds[k].similarity;
       a.request.variant = kinds[k].variant;
       a.device.max_work_group = rows[n].work_group;
       a.device.local_bytes = rows[n].local;
@@ -373,6 +420,92 @@ static void heads_share_tiles(void **state) {
       }
 }
 
+/* ---- types ------------------------------------------------------------------------------------------------------ */
+
+/* Compiler options behind those of the tile: every type that the problem uses and that is not f32, and the
+ * similarity. */
+static void types_are_options(void **state) {
+  (void)state;
+  static const struct {
+    const char *line, *options;
+  } rows[] = {
+      {"", ""},
+      {"q=f16", " -DCLATTN_Q=f16"},
+      {"k=bf16", " -DCLATTN_K=bf16"},
+      {"v=f16", " -DCLATTN_V=f16"},
+      {"v=f16 out=lse", ""}, /* values do not count */
+      {"o=bf16", " -DCLATTN_O=bf16"},
+      {"bias=bf16", " -DCLATTN_BIAS=bf16"},
+      {"o=f16 scores=f16 out=o,scores", " -DCLATTN_O=f16 -DCLATTN_SCORES=f16"},
+      {"o=f16 out=o,scores", " -DCLATTN_O=f16"},
+      {"k=i8", " -DCLATTN_K=i8"},
+      {"k=i4 k_scale=f16", " -DCLATTN_K=i4 -DCLATTN_K_SCALE=f16"},
+      {"v=i4 v_scale=f16", " -DCLATTN_V=i4 -DCLATTN_V_SCALE=f16"},
+      {"k=i8 v=i8 k_scale=f16", " -DCLATTN_K=i8 -DCLATTN_V=i8 -DCLATTN_K_SCALE=f16"},
+      {"sim=cosine", " -DCLATTN_COSINE=1"},
+      {"sim=additive k=bf16", " -DCLATTN_K=bf16 -DCLATTN_ADDITIVE=1"},
+      {"q=bf16 k=i4 v=i4 o=bf16 bias=bf16 scores=bf16 out=o,scores k_scale=f16 v_scale=f16 sim=additive",
+       " -DCLATTN_Q=bf16 -DCLATTN_K=i4 -DCLATTN_V=i4 -DCLATTN_O=bf16 -DCLATTN_BIAS=bf16 -DCLATTN_SCORES=bf16 "
+       "-DCLATTN_K_SCALE=f16 -DCLATTN_V_SCALE=f16 -DCLATTN_ADDITIVE=1"},
+      {"head_scale=f32 sink=f32 causal=1", ""},
+  };
+  for (size_t n = 0; n < sizeof rows / sizeof rows[0]; ++n)
+    for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v)
+      for (int fp16 = 0; fp16 < 2; ++fp16) { /* types are the same with and without */
+        asked a;
+        char line[256], before[sizeof a.choice.options];
+        begin(&a, "sq=3 sk=3 d=8", CL_DEVICE_TYPE_CPU);
+        a.request.variant = clattni_variant_at(v)->name;
+        picks(&a, a.request.variant, "");
+        memcpy(before, a.choice.options, sizeof before);
+        (void)snprintf(line, sizeof line, "sq=3 sk=3 d=8 %s", rows[n].line);
+        begin(&a, line, CL_DEVICE_TYPE_CPU);
+        a.device.has_fp16 = (uint32_t)fp16;
+        a.request.variant = clattni_variant_at(v)->name;
+        picks(&a, a.request.variant, "");
+        const size_t length = strlen(before);
+        assert_memory_equal(a.choice.options, before, length);
+        assert_string_equal(a.choice.options + length, rows[n].options);
+      }
+}
+
+/* A permission that is used where the device has halves, where all three factors are halves, and where it gains
+ * anything. */
+static void half_products(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    int used;
+  } rows[] = {
+      {"q=f16 k=f16 v=f16 math=half", 1},
+      {"q=f16 k=f16 v=f16 o=f16 math=half", 1},
+      {"q=f16 k=f16 v=f16 math=half sim=additive", 0}, /* what meets is not what came as halves */
+      {"q=f16 k=f16 v=f16 math=half sim=cosine", 0},
+      {"q=f16 k=f16 v=f16", 0},
+      {"q=f16 k=f16 v=f16 math=tf32", 0},
+      {"math=half", 0},
+      {"k=f16 v=f16 math=half", 0},
+      {"q=f16 v=f16 math=half", 0},
+      {"q=f16 k=f16 math=half", 0},
+      {"q=bf16 k=f16 v=f16 math=half", 0},
+      {"q=f16 k=i8 v=f16 math=half", 0},
+  };
+  for (size_t n = 0; n < sizeof rows / sizeof rows[0]; ++n)
+    for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v)
+      for (int fp16 = 0; fp16 < 2; ++fp16) {
+        asked a;
+        char line[128];
+        (void)snprintf(line, sizeof line, "sq=3 sk=3 d=8 %s", rows[n].line);
+        begin(&a, line, CL_DEVICE_TYPE_GPU);
+        a.device.has_fp16 = (uint32_t)fp16;
+        a.request.variant = clattni_variant_at(v)->name;
+        picks(&a, a.request.variant, "");
+        const int wanted = fp16 && rows[n].used && clattni_variant_at(v)->shape == CLATTNI_SHAPE_TILES;
+        if ((strstr(a.choice.options, " -DCLATTN_HALF_PRODUCTS") != NULL) != wanted)
+          fail_msg("%s, %s, fp16 %d: %s", a.request.variant, line, fp16, a.choice.options);
+      }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_table),
@@ -384,6 +517,8 @@ int main(void) {
       cmocka_unit_test(forbidden),
       cmocka_unit_test(devices_that_can_not),
       cmocka_unit_test(heads_share_tiles),
+      cmocka_unit_test(types_are_options),
+      cmocka_unit_test(half_products),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

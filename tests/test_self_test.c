@@ -16,10 +16,10 @@ static const clattni_allocator plain_malloc;
 
 /* ---- a driver that reads wrong numbers ---- */
 
-/* In place of OpenCL's own, which the library calls to see its results: read number spoiled_read (from 1; 0: none) comes
- * back with one wrong float. */
+/* In place of OpenCL's own, which the library calls to see its results: read number spoiled_read (from 1; 0: none)
+ * comes back with one wrong float. */
 static long reads, spoiled_read;
-static int spoil_last; /* 1: the last float becomes NaN; 0: the first one is off by 1e-3 */
+static int spoil_last; /* 1: the last number becomes NaN; 0: the first one some other, in every type */
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue command_queue, cl_mem buffer,
                                                     cl_bool blocking_read, size_t offset, size_t size, void *ptr,
@@ -34,11 +34,8 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue command_que
   memcpy(ptr, from, size);
   code = clEnqueueUnmapMemObject(command_queue, buffer, from, 0, NULL, NULL);
   if (++reads == spoiled_read) {
-    float *const values = ptr;
-    if (spoil_last)
-      values[size / sizeof *values - 1] = NAN;
-    else
-      values[0] = values[0] * 1.001f + 1e-3f;
+    unsigned char *const bytes = ptr;
+    memset(spoil_last ? bytes + size - 4 : bytes, spoil_last ? 0xff : 0x42, 4); /* 0x4242: 48.5 of bf16, 3.13 of f16 */
   }
   return code;
 }
@@ -50,32 +47,40 @@ static void comparison(void **state) {
   static const struct {
     float got, want;
     int wrong;
+    clattn_dtype dtype;
   } pairs[] = {
-      {1, 1, 0},
-      {0.5f, 0.50001f, 0},
-      {0.5f, 0.50003f, 1},
-      {1000.01f, 1000, 0},
-      {1000.1f, 1000, 1},
-      {-1, 1, 1},
-      {NAN, 1, 1},
-      {NAN, 0, 1},
-      {NAN, -INFINITY, 1},
-      {INFINITY, 1, 1},
-      {0, 0, 0},
-      {-0.0f, 0, 0},
-      {FLT_MIN, 0, 1}, /* 0 is exact */
-      {0, FLT_MIN, 0},
-      {-INFINITY, -INFINITY, 0},
-      {-FLT_MAX, -INFINITY, 1},
-      {INFINITY, -INFINITY, 1},
-      {-INFINITY, -FLT_MAX, 1},
-      {-FLT_MAX, -FLT_MAX, 0},
-      {FLT_MAX, -FLT_MAX, 1},
-      {1e30f, 1e30f, 0},
-      {0.99e30f, 1e30f, 1},
+      {1, 1, 0, CLATTN_F32},
+      {0.5f, 0.50001f, 0, CLATTN_F32},
+      {0.5f, 0.50003f, 1, CLATTN_F32},
+      {1000.01f, 1000, 0, CLATTN_F32},
+      {1000.1f, 1000, 1, CLATTN_F32},
+      {-1, 1, 1, CLATTN_F32},
+      {NAN, 1, 1, CLATTN_F32},
+      {NAN, 0, 1, CLATTN_F32},
+      {NAN, -INFINITY, 1, CLATTN_F32},
+      {INFINITY, 1, 1, CLATTN_F32},
+      {0, 0, 0, CLATTN_F32},
+      {-0.0f, 0, 0, CLATTN_F32},
+      {FLT_MIN, 0, 1, CLATTN_F32}, /* 0 is exact */
+      {0, FLT_MIN, 0, CLATTN_F32},
+      {-INFINITY, -INFINITY, 0, CLATTN_F32},
+      {-FLT_MAX, -INFINITY, 1, CLATTN_F32},
+      {INFINITY, -INFINITY, 1, CLATTN_F32},
+      {-INFINITY, -FLT_MAX, 1, CLATTN_F32},
+      {-FLT_MAX, -FLT_MAX, 0, CLATTN_F32},
+      {FLT_MAX, -FLT_MAX, 1, CLATTN_F32},
+      {1e30f, 1e30f, 0, CLATTN_F32},
+      {0.99e30f, 1e30f, 1, CLATTN_F32},
+      {0.5f, 0.5004f, 0, CLATTN_F16},
+      {0.5f, 0.5006f, 1, CLATTN_F16},
+      {1000.6f, 1000, 1, CLATTN_F16},
+      {0.5f, 0.503f, 0, CLATTN_BF16},
+      {0.5f, 0.505f, 1, CLATTN_BF16},
+      {NAN, 1, 1, CLATTN_F16},
+      {0x1p-24f, 0, 1, CLATTN_F16},
   };
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; ++i)
-    if (clattni_self_test_wrong(pairs[i].got, pairs[i].want) != pairs[i].wrong)
+    if (clattni_self_test_wrong(pairs[i].dtype, pairs[i].got, pairs[i].want) != pairs[i].wrong)
       fail_msg("%g for %g should be %s", (double)pairs[i].got, (double)pairs[i].want,
                pairs[i].wrong ? "wrong" : "right");
 }
@@ -120,7 +125,15 @@ static void cases(void **state) {
                {"wide", 0},
                {"v_dim", 0},
                {"NaN in q", 0},
-               {"NaN in k", 0}};
+               {"NaN in k", 0},
+               {"f16", 0},
+               {"bf16", 0},
+               {"i8", 0},
+               {"i4", 0},
+               {"f16 scales", 0},
+               {"cosine", 0},
+               {"additive", 0},
+               {"a factor per head", 0}};
   for (uint32_t i = 0; i < clattni_self_test_count(); ++i) {
     clattni_self_test_case c;
     clattn_error error;
@@ -155,8 +168,17 @@ static void cases(void **state) {
         p->k_len > 64,
         p->qk_dim > 64,
         p->v_dim != p->qk_dim,
-        count_nans(&c, CLATTNI_Q) > 0,
-        count_nans(&c, CLATTNI_K) > 0,
+        p->q.dtype == CLATTN_F32 && count_nans(&c, CLATTNI_Q) > 0,
+        p->k.dtype == CLATTN_F32 && count_nans(&c, CLATTNI_K) > 0,
+        p->q.dtype == CLATTN_F16 && p->k.dtype == CLATTN_F16 && p->v.dtype == CLATTN_F16 && p->o.dtype == CLATTN_F16,
+        p->q.dtype == CLATTN_BF16 && p->k.dtype == CLATTN_BF16 && p->v.dtype == CLATTN_BF16 &&
+            p->o.dtype == CLATTN_BF16,
+        p->k.dtype == CLATTN_I8 && p->v.dtype == CLATTN_I8,
+        p->k.dtype == CLATTN_I4 && p->v.dtype == CLATTN_I4 && p->qk_dim > 32 && p->v_dim > 32,
+        p->k_scale.dtype == CLATTN_F16 || p->v_scale.dtype == CLATTN_F16,
+        p->similarity == CLATTN_COSINE,
+        p->similarity == CLATTN_ADDITIVE,
+        p->use_head_scale != 0,
     };
     assert_int_equal(sizeof seen / sizeof *seen, sizeof rules / sizeof *rules);
     for (size_t r = 0; r < sizeof rules / sizeof *rules; ++r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host code of the library on the stub driver: no compiler and no arithmetic, but every call counted, failed and checked.
  *   test_stub               all groups
- *   test_stub GROUP         driver, failure, refusal, array, order, limit or thread
+ *   test_stub GROUP         driver, failure, refusal, array, type, order, limit or thread
  *   test_stub no-platform   a loader that finds no driver at all */
 #include "stub/use.h"
 #include <stdio.h>
@@ -28,8 +28,8 @@ int main(int argc, char **argv) {
     const char *name;
     int (*run)(void);
   } groups[] = {{"driver", run_driver_tests}, {"failure", run_failure_tests}, {"refusal", run_refusal_tests},
-                {"array", run_array_tests},   {"order", run_order_tests},     {"limit", run_limit_tests},
-                {"thread", run_thread_tests}};
+                {"array", run_array_tests},   {"type", run_type_tests},       {"order", run_order_tests},
+                {"limit", run_limit_tests},   {"thread", run_thread_tests}};
   const char *const wanted = argc > 1 ? argv[1] : NULL;
   const int no_platform = wanted && strcmp(wanted, "no-platform") == 0;
   int failed = 0, ran = 0;

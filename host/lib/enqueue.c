@@ -31,29 +31,44 @@ static cl_mem buffer_of(int kind, const clattni_checked *checked, cl_mem workspa
   case CLATTNI_ARG_SOFTCAP:
     return checked->softcap;
   default:
-    return kind >= CLATTNI_ARG_SLOT ? checked->buffer[kind - CLATTNI_ARG_SLOT]
-                                    : checked->array[kind - CLATTNI_ARG_ARRAY];
+    break;
   }
+  if (kind >= CLATTNI_ARG_SLOT)
+    return checked->buffer[kind - CLATTNI_ARG_SLOT];
+  if (kind >= CLATTNI_ARG_HOOK_SCALAR)
+    return checked->hook_scalar[kind - CLATTNI_ARG_HOOK_SCALAR];
+  if (kind >= CLATTNI_ARG_HOOK_BUFFER)
+    return checked->hook_buffer[kind - CLATTNI_ARG_HOOK_BUFFER];
+  return checked->array[kind - CLATTNI_ARG_ARRAY];
 }
 
 /* Sets every argument of a kernel that stays the same over an enqueue's launches. */
 static cl_int set_arguments(const clattni_kernel *description, cl_kernel kernel, const clattni_checked *checked,
                             const clattn_params *params, cl_mem workspace) {
-  for (cl_uint i = 0; i < CLATTNI_MAX_KERNEL_ARGS && description->args[i] != CLATTNI_ARG_END; ++i) {
+  cl_uint at = 0;
+  for (int i = 0; i < CLATTNI_MAX_KERNEL_ARGS && description->args[i] != CLATTNI_ARG_END; ++i) {
     const int kind = description->args[i];
     cl_int code = CL_SUCCESS;
+    if (!clattni_arg_present(checked->list.problem, kind))
+      continue;
     if (kind == CLATTNI_ARG_PARAMS)
-      code = clSetKernelArg(kernel, i, sizeof(*params), params);
+      code = clSetKernelArg(kernel, at, sizeof(*params), params);
+    else if (kind == CLATTNI_ARG_HOOK)
+      code = clSetKernelArg(kernel, at, sizeof(checked->hook), &checked->hook);
+    else if (kind == CLATTNI_ARG_HOOK_GATHER)
+      code = clSetKernelArg(kernel, at, sizeof(checked->hook_gather), &checked->hook_gather);
     else if (kind >= CLATTNI_ARG_WORKSPACE) {
       const cl_mem buffer = buffer_of(kind, checked, workspace);
-      code = clSetKernelArg(kernel, i, sizeof(cl_mem), &buffer);
+      code = clSetKernelArg(kernel, at, sizeof(cl_mem), &buffer);
     }
     if (code != CL_SUCCESS)
       return code;
+    ++at;
   }
   return CL_SUCCESS;
 }
 
+/* Of the arguments that differ between launches, which come before any that a program may lack. */
 static cl_int set_argument_of_kind(const clattni_kernel *description, cl_kernel kernel, int kind, size_t bytes,
                                    const void *value) {
   for (cl_uint i = 0; i < CLATTNI_MAX_KERNEL_ARGS; ++i)
@@ -214,6 +229,8 @@ clattn_status clattn_attention(clattn_context *context, cl_command_queue queue, 
     return CLATTN_ERROR_NULL_POINTER;
   if (args->struct_size != sizeof(*args))
     return CLATTN_ERROR_STRUCT_SIZE;
+  if (args->num_launch_events != NULL)
+    *args->num_launch_events = 0;
   clattn_status status = clattn_plan_create(context, problem, NULL, &plan, args->error);
   if (status == CLATTN_SUCCESS)
     status = clattn_enqueue(plan, queue, args, num_events, wait_list, event);

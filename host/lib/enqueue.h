@@ -30,7 +30,11 @@ typedef struct clattni_checked {
   cl_mem array[CLATTNI_ARRAYS]; /* those on the device */
   int64_t array_first[CLATTNI_ARRAYS];
   cl_mem scale, softcap; /* on the device, or NULL */
-  int out_of_order;      /* of the queue */
+  cl_mem hook_buffer[4], hook_scalar[4];
+  clattn_hook_values hook;
+  clattn_hook_gather hook_gather;
+  int hook_on_device; /* 1: some scalar of the hook is */
+  int out_of_order;   /* of the queue */
 } clattni_checked;
 
 /* Asks OpenCL about the queue and the buffers, changes nothing.  args has the size that this release knows. */

@@ -44,17 +44,16 @@ static clattn_status check_sizes(const clattn_problem *problem, const clattn_arg
 }
 
 /* Tensors of features that this release refuses in the problem, so a plan never uses them. */
-static clattn_status check_unused(const clattn_args *args) {
+static clattn_status check_unused(const clattn_problem *problem, const clattn_args *args) {
 #define UNUSED_TENSOR(field)                                                                                           \
   { #field, offsetof(clattn_args, field) }
   static const struct {
     const char *name;
     size_t offset;
-  } tensors[] = {UNUSED_TENSOR(head_scale),  UNUSED_TENSOR(add_w),       UNUSED_TENSOR(k_scale),
-                 UNUSED_TENSOR(v_scale),     UNUSED_TENSOR(rope_cos),    UNUSED_TENSOR(rope_sin),
-                 UNUSED_TENSOR(positions_q), UNUSED_TENSOR(positions_k), UNUSED_TENSOR(d_o),
-                 UNUSED_TENSOR(d_lse),       UNUSED_TENSOR(d_q),         UNUSED_TENSOR(d_k),
-                 UNUSED_TENSOR(d_v),         UNUSED_TENSOR(d_bias),      UNUSED_TENSOR(d_sink)};
+  } tensors[] = {UNUSED_TENSOR(rope_cos),    UNUSED_TENSOR(rope_sin), UNUSED_TENSOR(positions_q),
+                 UNUSED_TENSOR(positions_k), UNUSED_TENSOR(d_o),      UNUSED_TENSOR(d_lse),
+                 UNUSED_TENSOR(d_q),         UNUSED_TENSOR(d_k),      UNUSED_TENSOR(d_v),
+                 UNUSED_TENSOR(d_bias),      UNUSED_TENSOR(d_sink)};
 #undef UNUSED_TENSOR
   for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); ++i) {
     const clattn_mem *mem = (const clattn_mem *)(const void *)((const char *)args + tensors[i].offset);
@@ -62,7 +61,7 @@ static clattn_status check_unused(const clattn_args *args) {
       return clattni_fail(args->error, CLATTN_ERROR_TENSOR_UNUSED, "args.%s is given, but the problem does not use it",
                           tensors[i].name);
   }
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 4 && problem->hook == NULL; ++i)
     if (!clattni_is_absent(&args->hook_buffer[i]) || args->hook_scalar[i].kind != CLATTN_SCALAR_PLAN ||
         args->hook_scalar[i].value != 0 || !clattni_is_absent(&args->hook_scalar[i].device))
       return clattni_fail(args->error, CLATTN_ERROR_TENSOR_UNUSED,
@@ -106,6 +105,7 @@ typedef struct scalar {
   cl_mem *buffer;
   int *in_buffer;
   int64_t *first;
+  int finite; /* 1: a value that is not is refused */
 } scalar;
 
 static clattn_status check_scalar(const clattn_plan *plan, const scalar *s, clattni_placed *list, int *count,
@@ -123,7 +123,7 @@ static clattn_status check_scalar(const clattn_plan *plan, const scalar *s, clat
                           "args.%s.device is given, but its kind is not CLATTN_SCALAR_DEVICE", s->name);
   if (given->kind == CLATTN_SCALAR_HOST) {
     *s->value = given->value;
-    if (!isfinite(given->value))
+    if (s->finite && !isfinite(given->value))
       return clattni_fail(error, CLATTN_ERROR_VALUE, "args.%s is %g: it must be finite", s->name, (double)given->value);
   }
   if (given->kind != CLATTN_SCALAR_DEVICE)
@@ -142,10 +142,10 @@ static clattn_status check_scalars(const clattn_plan *plan, clattni_checked *che
   const clattn_problem *problem = &plan->problem;
   const clattn_args *args = checked->args;
   clattni_bases *bases = &checked->bases;
-  const scalar scale = {"scale",         &args->scale,         problem->scale,     &bases->scale,
-                        &checked->scale, &bases->scale_buffer, &bases->scale_first};
-  const scalar softcap = {"softcap",         &args->softcap,         problem->softcap,     &bases->softcap,
-                          &checked->softcap, &bases->softcap_buffer, &bases->softcap_first};
+  const scalar scale = {"scale",         &args->scale,         problem->scale,      &bases->scale,
+                        &checked->scale, &bases->scale_buffer, &bases->scale_first, 1};
+  const scalar softcap = {"softcap",         &args->softcap,         problem->softcap,      &bases->softcap,
+                          &checked->softcap, &bases->softcap_buffer, &bases->softcap_first, 1};
   clattn_status status = check_scalar(plan, &scale, list, count, args->error);
   if (status == CLATTN_SUCCESS)
     status = check_scalar(plan, &softcap, list, count, args->error);
@@ -155,6 +155,44 @@ static clattn_status check_scalars(const clattn_plan *plan, clattni_checked *che
                           "args.softcap %g: it must be > 0, and the problem must have a softcap (it has %g)",
                           (double)bases->softcap, (double)problem->softcap);
   return status;
+}
+
+static clattn_status check_hook(const clattn_plan *plan, clattni_checked *checked, clattni_placed *list, int *count) {
+  static const char *const buffers[4] = {"hook_buffer[0]", "hook_buffer[1]", "hook_buffer[2]", "hook_buffer[3]"};
+  static const char *const scalars[4] = {"hook_scalar[0]", "hook_scalar[1]", "hook_scalar[2]", "hook_scalar[3]"};
+  const clattn_args *args = checked->args;
+  for (int i = 0; i < 4 && plan->problem.hook != NULL; ++i) {
+    const clattn_mem *mem = &args->hook_buffer[i];
+    clattni_placed *at = &list[*count];
+    uint64_t usable = 0;
+    if (!clattni_is_absent(mem)) { /* how much of it the hook reads, only the caller knows */
+      memset(at, 0, sizeof(*at));
+      const clattn_status status =
+          clattni_check_mem(plan->context, mem, buffers[i], CL_MEM_WRITE_ONLY, at, &usable, args->error);
+      if (status != CLATTN_SUCCESS)
+        return status;
+      at->end = at->begin + usable;
+      at->element = usable;
+      for (int axis = 0; axis < 4; ++axis)
+        at->shape[axis] = 1;
+      checked->hook_buffer[i] = mem->buffer;
+      checked->hook.first[i] = (int64_t)mem->offset;
+      if (usable > 0)
+        ++*count;
+    }
+    int in_buffer = 0;
+    const scalar one = {
+        scalars[i], &args->hook_scalar[i],          0.0f, &checked->hook.scalar[i], &checked->hook_scalar[i],
+        &in_buffer, &checked->hook_gather.first[i], 0};
+    const clattn_status status = check_scalar(plan, &one, list, count, args->error);
+    if (status != CLATTN_SUCCESS)
+      return status;
+    if (!in_buffer)
+      checked->hook_gather.first[i] = -1;
+    checked->hook_gather.scalar[i] = checked->hook.scalar[i];
+    checked->hook_on_device |= in_buffer;
+  }
+  return CLATTN_SUCCESS;
 }
 
 static clattn_status check_device_arrays(const clattn_plan *plan, clattni_checked *checked, clattni_placed *list,
@@ -189,6 +227,10 @@ static const clattn_mem *slot_mem(const clattn_args *args, clattni_slot slot) {
       [CLATTNI_ALIBI_SLOPES] = &args->alibi_slopes,
       [CLATTNI_SINK] = &args->sink,
       [CLATTNI_PAGE_TABLE] = &args->page_table,
+      [CLATTNI_HEAD_SCALE] = &args->head_scale,
+      [CLATTNI_ADD_W] = &args->add_w,
+      [CLATTNI_K_SCALE] = &args->k_scale,
+      [CLATTNI_V_SCALE] = &args->v_scale,
   };
   return mems[slot];
 }
@@ -232,7 +274,7 @@ static clattn_status check_slot(const clattn_plan *plan, clattni_slot slot, clat
   at->element = clattni_slot_element_bytes(problem, slot);
   clattni_slot_shape(problem, &checked->sizes, slot, at->shape);
   clattni_slot_strides(problem, &checked->sizes, slot, at->stride);
-  if (!clattni_extent(at->shape, at->stride, &elements) || elements > INT64_MAX / (int64_t)at->element)
+  if (!clattni_extent(at->shape, at->stride, &elements) || clattni_slot_bytes(problem, slot, elements) < 0)
     return clattni_fail(error, CLATTN_ERROR_OVERFLOW, "the extent of %s does not fit in 63 bits",
                         clattni_slot_name(slot));
   if (elements == 0 && clattni_is_absent(mem)) /* OpenCL has no empty buffers to give */
@@ -242,17 +284,19 @@ static clattn_status check_slot(const clattn_plan *plan, clattni_slot slot, clat
                         clattni_slot_is_output(slot) ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY, at, &usable, error);
   if (status != CLATTN_SUCCESS)
     return status;
-  const uint64_t bytes = (uint64_t)elements * at->element;
+  const uint64_t bytes = (uint64_t)clattni_slot_bytes(problem, slot, elements);
   if (bytes > usable)
     return clattni_fail(error, CLATTN_ERROR_BUFFER_TOO_SMALL,
                         "args.%s has %llu bytes from its offset on; its shape and strides reach %llu", at->name,
                         (unsigned long long)usable, (unsigned long long)bytes);
   for (int axis = 0; axis < 4; ++axis) /* strides that lead nowhere may be too large to count in bytes */
-    at->stride[axis] = elements > 0 && at->shape[axis] > 1 ? at->stride[axis] * (int64_t)at->element : 0;
+    at->stride[axis] = elements > 0 && at->shape[axis] > 1 ? clattni_slot_bytes(problem, slot, at->stride[axis]) : 0;
+  if (clattni_slot_tensor(problem, slot)->dtype == CLATTN_I4) /* bytes of a row, 1 apart, not its elements */
+    at->shape[3] = clattni_slot_bytes(problem, slot, at->shape[3]);
   at->end = at->begin + bytes;
   at->output = clattni_slot_is_output(slot);
   checked->buffer[slot] = mem->buffer;
-  checked->bases.first[slot] = (int64_t)(mem->offset / at->element);
+  checked->bases.first[slot] = clattni_slot_index(problem, slot, mem->offset);
   if (bytes > 0)
     ++*count;
   return check_alignment(problem, slot, at, mem->offset, error);
@@ -292,7 +336,7 @@ static clattn_status check_workspace(const clattn_plan *plan, clattni_checked *c
 
 clattn_status clattni_enqueue_check(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args,
                                     clattni_checked *checked) {
-  clattni_placed list[CLATTNI_SLOTS + CLATTNI_ARRAYS + 3]; /* two scalars and the workspace */
+  clattni_placed list[CLATTNI_SLOTS + CLATTNI_ARRAYS + 11]; /* hook, scalars, workspace */
   int count = 0;
   memset(checked, 0, sizeof(*checked));
   checked->args = args;
@@ -301,7 +345,7 @@ clattn_status clattni_enqueue_check(const clattn_plan *plan, cl_command_queue qu
     return status;
   status = check_sizes(&plan->problem, args, &checked->sizes);
   if (status == CLATTN_SUCCESS)
-    status = check_unused(args);
+    status = check_unused(&plan->problem, args);
   if (status == CLATTN_SUCCESS)
     status = clattni_check_arrays(&plan->problem, args, &checked->sizes);
   if (status == CLATTN_SUCCESS)
@@ -310,6 +354,8 @@ clattn_status clattni_enqueue_check(const clattn_plan *plan, cl_command_queue qu
     status = clattni_check_queue(plan->context, queue, &checked->out_of_order, args->error);
   if (status == CLATTN_SUCCESS)
     status = check_device_arrays(plan, checked, list, &count);
+  if (status == CLATTN_SUCCESS)
+    status = check_hook(plan, checked, list, &count);
   for (int slot = 0; status == CLATTN_SUCCESS && slot < CLATTNI_SLOTS; ++slot)
     status = check_slot(plan, (clattni_slot)slot, checked, list, &count);
   if (status == CLATTN_SUCCESS)
@@ -328,7 +374,9 @@ clattn_status clattni_enqueue_check(const clattn_plan *plan, cl_command_queue qu
   for (int array = 0; array < CLATTNI_ARRAYS; ++array)
     on_device |= clattni_array_of(args, array)->kind == CLATTN_ARRAY_DEVICE;
   clattni_launch_list_make(&plan->choice, &plan->problem, &checked->sizes, &checked->layout,
-                           clattni_needs_entries(&plan->problem, args), on_device, &checked->list);
+                           clattni_needs_entries(&plan->problem, args), on_device, checked->hook_on_device,
+                           &checked->list);
+  checked->hook_gather.to = checked->bases.workspace + checked->layout.hook;
   if (!checked->list.staged && checked->sizes.batch > 0) {
     cl_int word[CLATTN_ENTRY_WORDS];
     clattni_entry_of(plan, checked, 0, word);

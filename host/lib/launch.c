@@ -4,7 +4,8 @@
 #include <string.h>
 
 void clattni_launch_list_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
-                              const clattni_layout *layout, int staged, int gathered, clattni_launch_list *list) {
+                              const clattni_layout *layout, int staged, int gathered, int hooked,
+                              clattni_launch_list *list) {
   memset(list, 0, sizeof(*list));
   list->choice = choice;
   list->problem = resolved;
@@ -12,9 +13,11 @@ void clattni_launch_list_make(const clattni_choice *choice, const clattn_problem
   list->layout = *layout;
 
   list->staged = staged;
+  const int64_t hook = list->problem->hook != NULL && layout->total_tiles > 0;
   list->gathered = staged && gathered && layout->staging > 0;
-  list->staging = staged ? layout->staging + list->gathered : 0;
-  list->count = layout->launches - layout->staging - (layout->staging > 0) + list->staging;
+  list->hooked = hooked && hook;
+  list->staging = (staged ? layout->staging + list->gathered : 0) + list->hooked;
+  list->count = layout->launches - layout->staging - (layout->staging > 0) - hook + list->staging;
 }
 
 static size_t groups(int64_t items, int64_t per_group) {
@@ -60,7 +63,10 @@ void clattni_launch_at(const clattni_launch_list *list, int64_t index, clattni_l
   launch->depends_on = index - 1;
   launch->dims = 1;
   launch->local[0] = 1;
-  if (list->gathered && index == list->staging - 1) {
+  if (list->hooked && index == list->staging - 1) {
+    launch->entry = CLATTNI_GATHER_HOOK;
+    launch->global[0] = 4;
+  } else if (list->gathered && index == list->staging - 1 - list->hooked) {
     launch->entry = CLATTNI_GATHER_ENTRIES;
     launch->global[0] = (size_t)list->sizes.batch;
   } else if (index < list->staging) {
@@ -120,6 +126,7 @@ static cl_int rules_of(const clattn_problem *problem) {
       {problem->alibi != CLATTN_ALIBI_NONE, CLATTN_RULE_ALIBI},
       {problem->alibi == CLATTN_ALIBI_SYMMETRIC, CLATTN_RULE_SYMMETRIC},
       {problem->use_sink != 0, CLATTN_RULE_SINK},
+      {problem->use_head_scale != 0, CLATTN_RULE_HEAD_SCALE},
       {(problem->flags & CLATTN_BATCH_INVARIANT) != 0, CLATTN_RULE_INVARIANT},
       {(problem->outputs & CLATTN_OUT_O) != 0, CLATTN_RULE_OUT},
       {(problem->outputs & CLATTN_OUT_LSE) != 0, CLATTN_RULE_LSE},
@@ -139,11 +146,20 @@ void clattni_launch_params(const clattni_launch_list *list, const clattni_bases 
   view(list, bases, CLATTNI_K, &params->k);
   view(list, bases, CLATTNI_V, &params->v);
   view(list, bases, CLATTNI_O, &params->o);
-  view(list, bases, CLATTNI_LSE, &params->lse);
   view(list, bases, CLATTNI_SCORES, &params->scores);
   view(list, bases, CLATTNI_BIAS, &params->bias);
   view(list, bases, CLATTNI_KEEP_MASK, &params->mask);
   view(list, bases, CLATTNI_BLOCK_MASK, &params->blocks);
+  view(list, bases, CLATTNI_K_SCALE, &params->k_scale);
+  view(list, bases, CLATTNI_V_SCALE, &params->v_scale);
+  clattn_view whole;
+  view(list, bases, CLATTNI_LSE, &whole);
+  params->lse = (clattn_row_view){whole.batch, whole.head, whole.row, whole.first};
+  view(list, bases, CLATTNI_ADD_W, &whole);
+  params->add_w_head = whole.head;
+  params->add_w_element = whole.element;
+  params->add_w_first = whole.first;
+  params->head_scale = head_view(list, bases, CLATTNI_HEAD_SCALE);
   params->max_logit = head_view(list, bases, CLATTNI_MAX_LOGIT);
   params->slopes = head_view(list, bases, CLATTNI_ALIBI_SLOPES);
   params->sink = head_view(list, bases, CLATTNI_SINK);
@@ -162,6 +178,7 @@ void clattni_launch_params(const clattni_launch_list *list, const clattni_bases 
   params->chunk = problem->chunk < CLATTN_UNLIMITED ? problem->chunk : CLATTN_UNLIMITED;
 
   params->entries_first = bases->workspace + list->layout.entries;
+  params->hook_first = bases->workspace + list->layout.hook;
   params->stats_first = bases->workspace + list->layout.stats;
   params->partial_first = bases->workspace + list->layout.partial;
   params->scores_first = bases->workspace + list->layout.scores;
@@ -193,5 +210,5 @@ void clattni_launch_params(const clattni_launch_list *list, const clattni_bases 
   params->stage = (problem->outputs & CLATTN_OUT_SCORES) ? problem->stage : CLATTN_SCORES_NONE;
   params->rules = rules_of(problem) | (list->staged ? CLATTN_RULE_ENTRIES : 0) |
                   (list->layout.search ? CLATTN_RULE_SEARCH : 0) | (bases->scale_buffer ? CLATTN_RULE_SCALE : 0) |
-                  (bases->softcap_buffer ? CLATTN_RULE_SOFTCAP : 0);
+                  (bases->softcap_buffer ? CLATTN_RULE_SOFTCAP : 0) | (list->hooked ? CLATTN_RULE_HOOK_SCALARS : 0);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an enqueue will launch, worked out with no OpenCL call: the list of kernel launches and the kernels' parameters. */
+/* What an enqueue will launch, worked out with no OpenCL call: the list of kernel launches and the kernels'
+ * parameters. */
 #ifndef CLATTN_LAUNCH_H
 #define CLATTN_LAUNCH_H
 
@@ -26,13 +27,15 @@ typedef struct clattni_launch_list {
   clattni_layout layout;
   int32_t staged; /* 1: kernels read entries from the workspace */
   int64_t
-      staging; /* launches of STAGE_ENTRIES and GATHER_ENTRIES, first; then the rounds, then perhaps MAX_LOGIT_STEP */
-  int32_t gathered; /* 1: the last of them is GATHER_ENTRIES, for arrays on the device */
+      staging; /* launches of STAGE_ENTRIES, GATHER_ENTRIES and GATHER_HOOK, first; then the rounds, then perhaps MAX_LOGIT_STEP */
+  int32_t gathered; /* 1: among them GATHER_ENTRIES, for arrays on the device */
+  int32_t hooked;   /* 1: the last of them is GATHER_HOOK, for a hook's scalars on the device */
   int64_t count;
 } clattni_launch_list;
 
 void clattni_launch_list_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
-                              const clattni_layout *layout, int staged, int gathered, clattni_launch_list *list);
+                              const clattni_layout *layout, int staged, int gathered, int hooked,
+                              clattni_launch_list *list);
 /* Launch number index, 0 <= index < count.  Launches are in an order that an in-order queue may run them in. */
 void clattni_launch_at(const clattni_launch_list *list, int64_t index, clattni_launch *launch);
 

@@ -132,8 +132,8 @@ static clattn_status check(const clattn_context *context, cl_command_queue queue
   return status == CLATTN_SUCCESS ? clattni_check_overlap(list, count, error) : status;
 }
 
-/* How the units of work (see kernels/merge.cl) are dealt out.  A CPU's cores take ranges of neighbours, on other devices
- * neighbours are computed side by side. */
+/* How the units of work (see kernels/merge.cl) are dealt out.  A CPU's cores take ranges of neighbours, on other
+ * devices neighbours are computed side by side. */
 typedef struct range {
   cl_long units_per_row, units, first, step, count;
   size_t global, local;
@@ -214,7 +214,7 @@ clattn_status clattn_merge(clattn_context *context, cl_command_queue queue, cons
   }
 
   snprintf(options, sizeof(options), "-DCLATTN_LANES=%d", lanes_of(&context->info));
-  status = clattni_program_get(&context->programs, "merge", options, names, 1, &program, &seconds, args->error);
+  status = clattni_program_get(&context->programs, "merge", options, NULL, names, 1, &program, &seconds, args->error);
   if (status != CLATTN_SUCCESS)
     return status;
   set = clattni_program_lend(&context->programs, program, &status);

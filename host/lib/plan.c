@@ -60,7 +60,7 @@ clattn_status clattn_supported(clattn_context *context, const clattn_problem *pr
   clattn_error_init(&error);
   support->status = choose(context, problem, variant, 0, &resolved, &choice, &error);
   if (support->status == CLATTN_SUCCESS &&
-      clattni_program_refused(&context->programs, choice.variant->file, choice.options))
+      clattni_program_refused(&context->programs, choice.variant->file, choice.options, problem->hook))
     support->status =
         clattni_fail(&error, CL_BUILD_PROGRAM_FAILURE, "variant %s: the device's compiler refused its kernels before",
                      choice.variant->name);
@@ -113,8 +113,8 @@ clattn_status clattn_plan_create(clattn_context *context, const clattn_problem *
   if (status == CLATTN_SUCCESS) {
     for (int i = 0; i < CLATTNI_ENTRIES; ++i)
       names[i] = choice.variant->kernels[i].name;
-    status = clattni_program_get(&context->programs, choice.variant->file, choice.options, names, CLATTNI_ENTRIES,
-                                 &program, &seconds, error);
+    status = clattni_program_get(&context->programs, choice.variant->file, choice.options, resolved.hook, names,
+                                 CLATTNI_ENTRIES, &program, &seconds, error);
   }
   if (status != CLATTN_SUCCESS) {
     clattni_context_log(context, CLATTN_LOG_ERROR, "no plan: %s: %s", clattn_status_name(status), error->message);
@@ -158,7 +158,7 @@ static uint64_t tensor_bytes(const clattn_problem *problem, const clattni_sizes 
   clattni_slot_strides(problem, sizes, slot, stride);
   for (int axis = 0; axis < 4; ++axis)
     elements *= shape[axis] > 1 && stride[axis] == 0 ? 1 : (uint64_t)shape[axis];
-  return elements * clattni_slot_element_bytes(problem, slot);
+  return (uint64_t)clattni_slot_bytes(problem, slot, (int64_t)elements);
 }
 
 /* The plan's problem line.  Threads that ask at once may each write it; the first one's stays. */
@@ -207,7 +207,8 @@ clattn_status clattn_plan_get_info(const clattn_plan *plan, clattn_plan_info *in
   info->splits = 1;
   info->row_blocks = layout.rounds > UINT32_MAX ? UINT32_MAX : (uint32_t)layout.rounds;
   info->pairs = clattni_count_pairs(problem, &bounds);
-  info->flops = 2 * info->pairs * (uint64_t)(problem->qk_dim + problem->v_dim);
+  const uint64_t per_pair = 2 * (uint64_t)(problem->qk_dim + problem->v_dim);
+  info->flops = info->pairs > UINT64_MAX / per_pair ? UINT64_MAX : info->pairs * per_pair;
   for (int slot = 0; slot < CLATTNI_SLOTS; ++slot)
     if (clattni_slot_used(problem, (clattni_slot)slot))
       info->bytes += tensor_bytes(problem, &bounds, (clattni_slot)slot);

@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels_embedded.h"
@@ -9,7 +10,8 @@
 
 struct clattni_program {
   clattni_program *next;
-  char *key; /* file, space, options */
+  char *key;               /* file, space, options */
+  unsigned long long hook; /* its number; 0: none */
   const char *names[CLATTNI_MAX_KERNELS];
   uint32_t count;
   atomic_int refused; /* set once, read without the lock: a question must not wait for a build */
@@ -78,18 +80,21 @@ static int same_key(const char *key, const char *file, const char *options) {
   return strncmp(key, file, length) == 0 && key[length] == ' ' && strcmp(key + length + 1, options) == 0;
 }
 
-static clattni_program *find(const clattni_programs *programs, const char *file, const char *options) {
+static clattni_program *find(const clattni_programs *programs, const char *file, const char *options,
+                             const clattn_hook *hook) {
+  const unsigned long long number = hook != NULL ? hook->id : 0;
   for (clattni_program *program = programs->first; program != NULL; program = program->next)
-    if (same_key(program->key, file, options))
+    if (program->hook == number && same_key(program->key, file, options))
       return program;
   return NULL;
 }
 
-static clattni_program *find_or_add(clattni_programs *programs, const char *file, const char *options) {
+static clattni_program *find_or_add(clattni_programs *programs, const char *file, const char *options,
+                                    const clattn_hook *hook) {
   const size_t file_length = strlen(file), options_length = strlen(options);
   clattni_program *fresh = NULL;
   clattni_mutex_lock(&programs->lock);
-  clattni_program *program = find(programs, file, options);
+  clattni_program *program = find(programs, file, options, hook);
   if (program == NULL) {
     fresh = clattni_alloc(programs->allocator, sizeof(*fresh));
     if (fresh != NULL && clattni_mutex_init(&fresh->lock)) {
@@ -98,6 +103,7 @@ static clattni_program *find_or_add(clattni_programs *programs, const char *file
         memcpy(fresh->key, file, file_length);
         fresh->key[file_length] = ' ';
         memcpy(fresh->key + file_length + 1, options, options_length);
+        fresh->hook = hook != NULL ? hook->id : 0;
         fresh->next = programs->first;
         programs->first = program = fresh;
       } else {
@@ -144,22 +150,42 @@ static void keep_log(clattni_programs *programs, clattni_program *program, cl_pr
   program->log_length = strlen(program->log);
 }
 
+/* Stands behind a hook.  It ends a comment that the text leaves open, and in a block left open the compiler stumbles
+ * here, over a line that it counts as the hook's, instead of all over the kernel file. */
+static const char hook_end[] = "\n\n/* the end of the hook */ static inline void clattn_hook_end(void) {}\n";
+
+/* The kernel file alone, or behind what a hook sees and the hook. */
+static cl_program create(const clattni_programs *programs, const char *file, const clattn_hook *hook, cl_int *code) {
+  enum { PROLOGUE, HOOK, HOOK_END, FILE_ITSELF, PARTS };
+  const char *text[PARTS] = {NULL, NULL, hook_end, NULL};
+  size_t size[PARTS] = {0, 0, sizeof(hook_end) - 1, 0};
+  const cl_uint first = hook != NULL ? PROLOGUE : FILE_ITSELF;
+  text[FILE_ITSELF] = source_of(file, &size[FILE_ITSELF]);
+  if (hook != NULL) {
+    text[PROLOGUE] = source_of("hook_prologue", &size[PROLOGUE]);
+    text[HOOK] = hook->source;
+    size[HOOK] = hook->length;
+  }
+  return clCreateProgramWithSource(programs->context, PARTS - first, text + first, size + first, code);
+}
+
 /* Under program->lock. */
 static clattn_status build(clattni_programs *programs, clattni_program *program, const char *file, const char *options,
-                           clattn_error *error) {
+                           const clattn_hook *hook, clattn_error *error) {
   size_t size = 0;
   cl_int code = CL_SUCCESS;
   cl_program fresh = NULL;
   clattni_kernel_set *set = NULL;
-  char all_options[160] = "-cl-std=CL1.2 ";
-  const char *source = source_of(file, &size);
+  char all_options[512];
   clattn_status status = CLATTN_SUCCESS;
-  if (source == NULL || strlen(options) + strlen(all_options) >= sizeof(all_options))
+  const int length = snprintf(all_options, sizeof(all_options), "-cl-std=CL1.2 %s%s%s", options,
+                              hook != NULL && hook->has_score ? " -DCLATTN_HOOK_SCORE" : "",
+                              hook != NULL && hook->has_keep ? " -DCLATTN_HOOK_KEEP" : "");
+  if (source_of(file, &size) == NULL || length < 0 || (size_t)length >= sizeof(all_options))
     return clattni_fail(error, CLATTN_ERROR_INTERNAL, "kernel file '%s' with options '%s' can't be built", file,
                         options);
-  memcpy(all_options + strlen(all_options), options, strlen(options) + 1);
 
-  fresh = clCreateProgramWithSource(programs->context, 1, &source, &size, &code);
+  fresh = create(programs, file, hook, &code);
   if (code != CL_SUCCESS) {
     fresh = NULL;
     status = clattni_fail(error, code, "clCreateProgramWithSource for kernels/%s.cl failed: %s", file,
@@ -172,8 +198,8 @@ static clattn_status build(clattni_programs *programs, clattni_program *program,
     atomic_store(&program->refused, 1);
   }
   if (code != CL_SUCCESS) {
-    status = clattni_fail(error, code, "building kernels/%s.cl with '%s' failed: %s", file, all_options,
-                          clattn_status_text(code));
+    status = clattni_fail(error, code, "building kernels/%s.cl with '%s'%s failed: %s", file, all_options,
+                          hook != NULL ? " and the caller's hook" : "", clattn_status_text(code));
     goto done;
   }
   program->built = fresh;
@@ -193,12 +219,12 @@ done:
 }
 
 clattn_status clattni_program_get(clattni_programs *programs, const char *file, const char *options,
-                                  const char *const *names, uint32_t count, clattni_program **out, double *seconds,
-                                  clattn_error *error) {
+                                  const clattn_hook *hook, const char *const *names, uint32_t count,
+                                  clattni_program **out, double *seconds, clattn_error *error) {
   clattn_status status = CLATTN_SUCCESS;
   *out = NULL;
   *seconds = 0;
-  clattni_program *program = find_or_add(programs, file, options);
+  clattni_program *program = find_or_add(programs, file, options, hook);
   if (program == NULL)
     return clattni_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no host memory for a program");
   clattni_mutex_lock(&program->lock);
@@ -207,11 +233,11 @@ clattn_status clattni_program_get(clattni_programs *programs, const char *file, 
     for (uint32_t i = 0; i < count; ++i)
       program->names[i] = names[i]; /* the names themselves are static */
     program->count = count;
-    status = build(programs, program, file, options, error);
+    status = build(programs, program, file, options, hook, error);
     *seconds = clattni_seconds() - start;
   } else if (atomic_load(&program->refused)) {
-    status =
-        clattni_fail(error, CL_BUILD_PROGRAM_FAILURE, "building kernels/%s.cl with '%s' failed before", file, options);
+    status = clattni_fail(error, CL_BUILD_PROGRAM_FAILURE, "building kernels/%s.cl with '%s'%s failed before", file,
+                          options, hook != NULL ? " and the caller's hook" : "");
   }
   if (atomic_load(&program->refused))
     clattni_set_log(error, program->log != NULL ? program->log : "", program->log_length);
@@ -221,9 +247,10 @@ clattn_status clattni_program_get(clattni_programs *programs, const char *file, 
   return status;
 }
 
-int clattni_program_refused(clattni_programs *programs, const char *file, const char *options) {
+int clattni_program_refused(clattni_programs *programs, const char *file, const char *options,
+                            const clattn_hook *hook) {
   clattni_mutex_lock(&programs->lock);
-  clattni_program *program = find(programs, file, options);
+  clattni_program *program = find(programs, file, options, hook);
   clattni_mutex_unlock(&programs->lock);
   return program != NULL && atomic_load(&program->refused);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "params.cl.h"
 #include "status.h"
 
@@ -16,19 +17,27 @@
                               {CLATTNI_ARG_GATHER, CLATTNI_ARG_ARRAY, CLATTNI_ARG_ARRAY + 1, CLATTNI_ARG_ARRAY + 2,    \
                                CLATTNI_ARG_ARRAY + 3, CLATTNI_ARG_ARRAY + 4, CLATTNI_ARG_ARRAY + 5,                    \
                                CLATTNI_ARG_WORKSPACE}},                                                                \
+  [CLATTNI_GATHER_HOOK] = {"gather_hook",                                                                              \
+                           {CLATTNI_ARG_HOOK_GATHER, CLATTNI_ARG_HOOK_SCALAR, CLATTNI_ARG_HOOK_SCALAR + 1,             \
+                            CLATTNI_ARG_HOOK_SCALAR + 2, CLATTNI_ARG_HOOK_SCALAR + 3, CLATTNI_ARG_WORKSPACE}},         \
   [CLATTNI_MAX_LOGIT_STEP] = {                                                                                         \
       "max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}}
 
-/* What scores are made of beside q and k; the workspace holds the entries. */
-#define SCORE_ARGS SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), SLOT(CLATTNI_BLOCK_MASK), SLOT(CLATTNI_ALIBI_SLOPES)
+/* CLATTN_SCORE_ARGS of kernels/inputs.cl.h. */
+#define SCORE_ARGS                                                                                                     \
+  SLOT(CLATTNI_K), SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), SLOT(CLATTNI_BLOCK_MASK), SLOT(CLATTNI_ALIBI_SLOPES),  \
+      SLOT(CLATTNI_HEAD_SCALE), CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, SLOT(CLATTNI_K_SCALE), SLOT(CLATTNI_ADD_W),    \
+      CLATTNI_ARG_HOOK, CLATTNI_ARG_HOOK_BUFFER, CLATTNI_ARG_HOOK_BUFFER + 1, CLATTNI_ARG_HOOK_BUFFER + 2,             \
+      CLATTNI_ARG_HOOK_BUFFER + 3
+/* Where rows lie; the workspace holds the entries. */
 #define PLACE_ARGS SLOT(CLATTNI_PAGE_TABLE), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE
 
 /* Both bodies of the pipeline take the same arguments. */
 static const clattni_kernel three_step_kernels[CLATTNI_ENTRIES] = {
     COMMON_KERNELS,
     [CLATTNI_SCORE] = {"scores",
-                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SCORE_ARGS,
-                        CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, PLACE_ARGS, SLOT(CLATTNI_SCORES)}},
+                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), PLACE_ARGS, SLOT(CLATTNI_SCORES),
+                        SCORE_ARGS}},
     [CLATTNI_ROW_MAXIMUM] = {"row_maximum",
                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_PAGE_TABLE),
                               CLATTNI_ARG_WORKSPACE}},
@@ -36,27 +45,57 @@ static const clattni_kernel three_step_kernels[CLATTNI_ENTRIES] = {
                          {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_SINK), PLACE_ARGS, SLOT(CLATTNI_LSE),
                           SLOT(CLATTNI_SCORES)}},
     [CLATTNI_WEIGHTED_SUM] = {"weighted_sum",
-                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_V), PLACE_ARGS, SLOT(CLATTNI_O)}},
+                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_V), PLACE_ARGS, SLOT(CLATTNI_O),
+                               SLOT(CLATTNI_V_SCALE)}},
 };
 
 static const clattni_kernel flash_lanes_kernels[CLATTNI_ENTRIES] = {
     COMMON_KERNELS,
     [CLATTNI_FLASH] = {"flash",
-                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_V),
-                        SCORE_ARGS, SLOT(CLATTNI_SINK), CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, PLACE_ARGS,
-                        SLOT(CLATTNI_O), SLOT(CLATTNI_LSE), SLOT(CLATTNI_SCORES)}},
+                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_V), SLOT(CLATTNI_SINK),
+                        PLACE_ARGS, SLOT(CLATTNI_O), SLOT(CLATTNI_LSE), SLOT(CLATTNI_SCORES), SCORE_ARGS,
+                        SLOT(CLATTNI_V_SCALE)}},
 };
 
 static const clattni_kernel flash_tiles_kernels[CLATTNI_ENTRIES] = {
     COMMON_KERNELS,
     [CLATTNI_FLASH] = {"flash",
-                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SLOT(CLATTNI_V),
-                        SCORE_ARGS, SLOT(CLATTNI_SINK), CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, PLACE_ARGS,
-                        SLOT(CLATTNI_O), SLOT(CLATTNI_LSE)}},
+                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_V), SLOT(CLATTNI_SINK),
+                        PLACE_ARGS, SLOT(CLATTNI_O), SLOT(CLATTNI_LSE), SCORE_ARGS, SLOT(CLATTNI_V_SCALE)}},
     [CLATTNI_FLASH_SCORES] = {"flash_scores",
-                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_K), SCORE_ARGS,
-                               CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, PLACE_ARGS, SLOT(CLATTNI_SCORES)}},
+                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), PLACE_ARGS, SLOT(CLATTNI_SCORES),
+                               SCORE_ARGS}},
 };
+
+int clattni_arg_present(const clattn_problem *resolved, int kind) {
+  const int of_hook = (kind >= CLATTNI_ARG_HOOK_BUFFER && kind < CLATTNI_ARG_SLOT) || kind == CLATTNI_ARG_HOOK;
+  if (of_hook)
+    return resolved->hook != NULL;
+  switch (kind - CLATTNI_ARG_SLOT) {
+  case CLATTNI_K_SCALE:
+  case CLATTNI_V_SCALE:
+  case CLATTNI_ADD_W:
+    return clattni_slot_used(resolved, (clattni_slot)(kind - CLATTNI_ARG_SLOT));
+  default:
+    return 1;
+  }
+}
+
+/* Bytes of the arguments of a kernel. */
+static uint32_t parameter_bytes(const clattn_problem *resolved, const clattni_kernel *kernel) {
+  static const uint32_t by_value[] = {
+      [CLATTNI_ARG_PARAMS] = sizeof(clattn_params),    [CLATTNI_ARG_ROUND] = sizeof(clattn_round),
+      [CLATTNI_ARG_CHUNK] = sizeof(clattn_entries),    [CLATTNI_ARG_GATHER] = sizeof(clattn_gather),
+      [CLATTNI_ARG_HOOK] = sizeof(clattn_hook_values), [CLATTNI_ARG_HOOK_GATHER] = sizeof(clattn_hook_gather)};
+  uint32_t bytes = 0;
+  for (int i = 0; i < CLATTNI_MAX_KERNEL_ARGS && kernel->args[i] != CLATTNI_ARG_END; ++i) {
+    const int kind = kernel->args[i];
+    const int listed = kind < (int)(sizeof(by_value) / sizeof(by_value[0]));
+    if (clattni_arg_present(resolved, kind))
+      bytes += listed && by_value[kind] > 0 ? by_value[kind] : 8;
+  }
+  return bytes;
+}
 
 /* The table.  Selection takes the first row that fits and suits the device. */
 static const clattni_variant variants[] = {
@@ -137,8 +176,8 @@ static void choose_steps(const clattni_choice *choice, const clattn_problem *res
     layout->steps[layout->steps_per_round++] = CLATTNI_WEIGHTED_SUM;
 }
 
-/* Whether tiles of packed rows are found by search.  Scores for the caller have rows that packed batch entries lack; tiles
- * over all of them write those too. */
+/* Whether tiles of packed rows are found by search.  Scores for the caller have rows that packed batch entries lack;
+ * tiles over all of them write those too. */
 static int is_searched(const clattn_problem *resolved) {
   return clattni_packed_q(resolved) && !(resolved->outputs & CLATTN_OUT_SCORES);
 }
@@ -176,9 +215,11 @@ int clattni_layout_make(const clattni_choice *choice, const clattn_problem *reso
   const int entries = clattni_uses_entries(resolved);
   if ((layout->total_tiles > 0 || maxima) && entries)
     layout->staging = ceil_div(sizes->batch, CLATTN_ENTRIES_PER_LAUNCH);
-  layout->launches = layout->staging + (layout->staging > 0) + (maxima && sizes->batch > 0);
+  const int hook = resolved->hook != NULL && layout->total_tiles > 0;
+  layout->launches = layout->staging + (layout->staging > 0) + hook + (maxima && sizes->batch > 0);
 
-  layout->maxima = entries ? round_up(CLATTN_ENTRY_WORDS * sizes->batch, REGION) : 0;
+  layout->hook = entries ? round_up(CLATTN_ENTRY_WORDS * sizes->batch, REGION) : 0;
+  layout->maxima = layout->hook + (resolved->hook != NULL ? REGION : 0);
   layout->stats = layout->maxima + (maxima ? round_up(all_rows(resolved, sizes), REGION) : 0);
   if (layout->total_tiles == 0) {
     layout->partial = layout->scores = layout->stats;
@@ -214,8 +255,8 @@ int clattni_layout_make(const clattni_choice *choice, const clattn_problem *reso
   return fits;
 }
 
-/* Head-dimension classes of the lane kernels: how much of a tile of queries and of its results is in private memory at a
- * time.  Beyond the largest one both go through it in parts. */
+/* Head-dimension classes of the lane kernels: how much of a tile of queries and of its results is in private memory
+ * at a time.  Beyond the largest one both go through it in parts. */
 static int dim_class(int64_t dim) {
   static const int classes[] = {32, 64, 128, 256};
   for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); ++i)
@@ -224,8 +265,8 @@ static int dim_class(int64_t dim) {
   return 1024;
 }
 
-/* Heads of a group share tiles where the query rows of one head don't fill one: then k and v are read once for all.  That
- * depends on the other rows of a call, so not where their number may not change a bit. */
+/* Heads of a group share tiles where the query rows of one head don't fill one: then k and v are read once for all.
+ * That depends on the other rows of a call, so not where their number may not change a bit. */
 static int32_t choose_pack(const clattn_problem *resolved, int fused, int32_t rows) {
   const int64_t group = resolved->q_heads / resolved->kv_heads;
   return fused && resolved->q_len < rows && !(resolved->flags & CLATTN_BATCH_INVARIANT) ? (int32_t)group : 1;
@@ -250,14 +291,15 @@ static void choose_lanes(const clattni_request *request, clattni_choice *choice)
 }
 
 /* Bytes of local memory that a work-group of gx * gy items declares: kernels/group_tile.cl.h, three_step.cl and
- * flash_gpu_simt.cl (with `values` value elements). */
-static uint64_t tile_local_bytes(int gx, int gy, int fused, int values) {
+ * flash_gpu_simt.cl. */
+static uint64_t tile_local_bytes(int gx, int gy, int fused, clattn_similarity similarity) {
   const unsigned rows = 8u * (unsigned)gy, columns = 4u * (unsigned)gx, items = (unsigned)(gx * gy), step = 16;
-  uint64_t words = step * (rows + 1);
-  if (fused) /* keys and values share an array */
-    words += step * ((unsigned)values + 1) + columns * (rows + 1) + 2 * items + rows + 1;
-  else
-    words += step * (columns + 1) + (unsigned)gx * rows;
+  uint64_t words = step * (rows + 1) + step * (columns + 1); /* queries, keys; values take the keys' place */
+  if (similarity == CLATTN_COSINE)
+    words += 2 * (rows + columns);
+  if (similarity == CLATTN_ADDITIVE)
+    words += step * (rows + 1);
+  words += fused ? columns * (rows + 1) + 2 * items + rows + 1 : (unsigned)gx * rows;
   return 4 * words;
 }
 
@@ -269,7 +311,7 @@ static int choose_tiles(const clattni_request *request, clattni_choice *choice, 
   for (int i = 0; i < 2; ++i) {
     const int gx = groups[i][0], gy = groups[i][1];
     const int per_item = request->problem->v_dim > 4 * gx ? 8 : 4; /* value elements of a row */
-    local = tile_local_bytes(gx, gy, fused, gx * per_item);
+    local = tile_local_bytes(gx, gy, fused, request->problem->similarity);
     if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < local)
       continue;
     choice->rows = 8 * gy;
@@ -316,6 +358,41 @@ static int tiles_countable(const clattni_choice *choice, const clattn_problem *r
   return ceil_div(bounds->q_len * choice->pack, choice->rows) <= INT32_MAX / (bounds->batch * units + 1);
 }
 
+/* Compiler options for what is fixed when a program is built beside its tile: types and similarity, where they are
+ * not the kernels' defaults. */
+static void add_types(const clattni_request *request, clattni_choice *choice) {
+  static const struct {
+    const char *word;
+    clattni_slot slot;
+  } types[] = {
+      {"Q", CLATTNI_Q},
+      {"K", CLATTNI_K},
+      {"V", CLATTNI_V},
+      {"O", CLATTNI_O},
+      {"BIAS", CLATTNI_BIAS},
+      {"SCORES", CLATTNI_SCORES},
+      {"K_SCALE", CLATTNI_K_SCALE},
+      {"V_SCALE", CLATTNI_V_SCALE},
+  };
+  const clattn_problem *problem = request->problem;
+  char *const text = choice->options;
+  size_t length = strlen(text);
+  for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
+    const clattn_dtype type = clattni_slot_tensor(problem, types[i].slot)->dtype;
+    if (clattni_slot_used(problem, types[i].slot) && type != CLATTN_F32)
+      length += (size_t)snprintf(text + length, sizeof(choice->options) - length, " -DCLATTN_%s=%s", types[i].word,
+                                 clattni_dtype_name(type));
+  }
+  if (problem->similarity != CLATTN_DOT)
+    length += (size_t)snprintf(text + length, sizeof(choice->options) - length, " -DCLATTN_%s=1",
+                               problem->similarity == CLATTN_COSINE ? "COSINE" : "ADDITIVE");
+  /* The CPU families gain nothing from halves: their products stay exact, which the permission covers too. */
+  if (problem->math == CLATTN_MATH_HALF && problem->similarity == CLATTN_DOT && request->device->has_fp16 &&
+      choice->variant->shape == CLATTNI_SHAPE_TILES && problem->q.dtype == CLATTN_F16 &&
+      problem->k.dtype == CLATTN_F16 && problem->v.dtype == CLATTN_F16)
+    (void)snprintf(text + length, sizeof(choice->options) - length, " -DCLATTN_HALF_PRODUCTS");
+}
+
 /* Whether the row can take the problem on the device at all; fills the tile on success. */
 static clattn_status try_variant(const clattni_request *request, const clattni_variant *variant, clattni_choice *choice,
                                  clattn_error *error) {
@@ -328,7 +405,10 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
       return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
                           "variant %s is forbidden by the context's config_text (%s)", variant->name,
                           request->forbidden[i]);
-  const uint32_t parameters = (uint32_t)(sizeof(clattn_params) + sizeof(clattn_round) + 8 * CLATTNI_MAX_KERNEL_ARGS);
+  uint32_t parameters = 0;
+  for (int i = 0; i < CLATTNI_ENTRIES; ++i)
+    if (variant->kernels[i].name != NULL && parameter_bytes(request->problem, &variant->kernels[i]) > parameters)
+      parameters = parameter_bytes(request->problem, &variant->kernels[i]);
   if (device->max_parameter_bytes < parameters)
     return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
                         "variant %s needs %u bytes of kernel arguments; the device allows %u", variant->name,
@@ -337,6 +417,7 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
     choose_lanes(request, choice);
   else if (!choose_tiles(request, choice, error))
     return CLATTN_ERROR_VARIANT_UNFIT;
+  add_types(request, choice);
   choice->pack = choose_pack(request->problem, variant->fused, choice->rows);
   if (!tiles_countable(choice, request->problem, &bounds))
     return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,

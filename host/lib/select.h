@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of variants, and the pure function that picks a row: (problem, device facts, options) -> row, tile, workspace,
- * reason.  No OpenCL call, no memory, no state. */
+/* The table of variants, and the pure function that picks a row: (problem, device facts, options) -> row, tile,
+ * workspace, reason.  No OpenCL call, no memory, no state. */
 #ifndef CLATTN_SELECT_H
 #define CLATTN_SELECT_H
 
@@ -11,6 +11,7 @@
 typedef enum clattni_entry {
   CLATTNI_STAGE_ENTRIES,
   CLATTNI_GATHER_ENTRIES,
+  CLATTNI_GATHER_HOOK,
   CLATTNI_SCORE,
   CLATTNI_ROW_MAXIMUM,
   CLATTNI_SOFTMAX,
@@ -31,10 +32,14 @@ enum {
   CLATTNI_ARG_WORKSPACE, /* its buffer */
   CLATTNI_ARG_SCALE,     /* the caller's buffer, if the scalar stands on the device */
   CLATTNI_ARG_SOFTCAP,
-  CLATTNI_ARG_ARRAY, /* the caller's arrays on the device, in the order of the bits of clattn_gather.arrays */
-  CLATTNI_ARG_SLOT = CLATTNI_ARG_ARRAY + 6
+  CLATTNI_ARG_HOOK,        /* clattn_hook_values by value */
+  CLATTNI_ARG_HOOK_GATHER, /* clattn_hook_gather by value */
+  CLATTNI_ARG_ARRAY,       /* the caller's arrays on the device, in the order of the bits of clattn_gather.arrays */
+  CLATTNI_ARG_HOOK_BUFFER = CLATTNI_ARG_ARRAY + 6,
+  CLATTNI_ARG_HOOK_SCALAR = CLATTNI_ARG_HOOK_BUFFER + 4,
+  CLATTNI_ARG_SLOT = CLATTNI_ARG_HOOK_SCALAR + 4
 };
-#define CLATTNI_MAX_KERNEL_ARGS 18
+#define CLATTNI_MAX_KERNEL_ARGS 28
 
 typedef struct clattni_kernel {
   const char *name;
@@ -60,6 +65,9 @@ typedef struct clattni_variant {
 
 const clattni_variant *clattni_variant_at(uint32_t index); /* NULL past the end */
 
+/* Whether the kernels of a problem have an argument at all: some are compiled in only where they are needed. */
+int clattni_arg_present(const clattn_problem *resolved, int kind);
+
 #define CLATTNI_MAX_FORBIDDEN 8
 typedef struct clattni_request {
   const clattn_problem *problem; /* resolved */
@@ -79,22 +87,23 @@ typedef struct clattni_choice {
   int32_t dim_chunk;      /* value elements that one work-group of `weighted_sum` does */
   int32_t gx, gy;         /* work-group of the tile shape */
   uint64_t workspace_bytes;
-  char options[120]; /* compiler options */
+  char options[400]; /* compiler options */
   char why[256];
 } clattni_choice;
 
 clattn_status clattni_select(const clattni_request *request, clattni_choice *choice, clattn_error *error);
 
-/* How a choice uses a workspace of `budget` bytes at given sizes: regions in 4-byte words from its start, each on a 64-byte
- * boundary, and how many row tiles fit into a round.  Returns 0 if not even one tile fits; `bytes` is then what one takes.
- * Smaller sizes never need more than larger ones. */
+/* How a choice uses a workspace of `budget` bytes at given sizes: regions in 4-byte words from its start, each on a
+ * 64-byte boundary, and how many row tiles fit into a round.  Returns 0 if not even one tile fits; `bytes` is then
+ * what one takes. Smaller sizes never need more than larger ones. */
 typedef struct clattni_layout {
   int64_t tiles_per_unit, total_tiles, tiles_per_round, rounds; /* a unit: kernels/tile.cl.h */
   int32_t search;                                               /* 1: tiles of packed rows are found by search */
   int64_t key_chunks, k_stored;
-  int64_t entries, maxima, stats, partial, scores; /* first words */
+  int64_t entries, hook, maxima, stats, partial, scores; /* first words */
   uint64_t bytes;
-  int64_t staging;        /* launches that stage entries, if the enqueue brings any */
+  int64_t staging;        /* launches that stage entries, if the enqueue brings any; then one each for arrays on the
+                             device and for a hook's scalars there */
   clattni_entry steps[4]; /* of each round */
   int32_t steps_per_round;
   int64_t launches; /* at most: staging and gathering, rounds and the final maximum */
@@ -102,7 +111,8 @@ typedef struct clattni_layout {
 int clattni_layout_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
                         uint64_t budget, clattni_layout *layout);
 
-/* 1 if an enqueue may bring lengths, offsets, prefixes or starts per batch entry: then the workspace has room for them. */
+/* 1 if an enqueue may bring lengths, offsets, prefixes or starts per batch entry: then the workspace has room for
+ * them. */
 int clattni_uses_entries(const clattn_problem *resolved);
 
 #endif

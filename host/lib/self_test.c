@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "enqueue.h"
 #include "self_test_data.h"
 #include "status.h"
 
-/* Of a result, or of 1 for smaller ones: room for a driver's exp and tanh.  A wrong rule moves a result by far more. */
-#define TOLERANCE 2e-5
+/* Of a result, or of 1 for smaller ones: room for a driver's exp and tanh, and for rounding once to f16 or bf16.  A
+ * wrong rule moves a result by far more. */
+static const double tolerance[] = {[CLATTN_F32] = 2e-5, [CLATTN_F16] = 2e-5 + 0x1p-11, [CLATTN_BF16] = 2e-5 + 0x1p-8};
 enum { DROPPED_KEY = 5 /* no keep mask lets it through */ };
 
 /* More than one block of 64 keys, and the last block not full, wherever that matters. */
@@ -55,6 +57,21 @@ static const clattni_self_test_row rows[] = {
     {.name = "wide heads, negative scale",
      .problem = "hq=2 hkv=1 sq=6 sk=10 d=80 dv=40 scale=-0.125 causal=1 prefix=3 out=o,lse",
      .step = 7},
+    {.name = "a factor per head",
+     .problem = "hq=6 hkv=2 sq=3 sk=71 d=8 dv=5 head_scale=f32 causal=1 off=bottom_right out=o,lse,max_logit",
+     .step = 2},
+    /* Each of these has a program of its own to be built. */
+    {.name = "f16", .problem = "hq=2 hkv=1 sq=3 sk=68 d=8 q=f16 k=f16 v=f16 o=f16 out=o,lse", .step = 1},
+    {.name = "bf16, cosine",
+     .problem = "hq=2 hkv=1 sq=3 sk=68 d=9 dv=8 q=bf16 k=bf16 v=bf16 o=bf16 sim=cosine scale=4 out=o,lse",
+     .step = 1},
+    {.name = "i4 in groups",
+     .problem = "b=2 hq=2 hkv=1 sq=3 sk=71 d=37 dv=34 k=i4 v=i4 v_scale=f16 klen=per_batch out=o,lse",
+     .step = 5,
+     .k_lengths = {69, 21}},
+    {.name = "i8, additive",
+     .problem = "hq=4 hkv=2 sq=3 sk=20 d=8 dv=5 q=f16 k=i8 v=i8 k_scale=f16 sim=additive out=o,lse",
+     .step = 1},
 };
 
 uint32_t clattni_self_test_count(void) {
@@ -69,6 +86,29 @@ static float number(uint32_t seed, int64_t index) {
   x = (x ^ x >> 15) * UINT32_C(2246822519);
   x = (x ^ x >> 13) * UINT32_C(3266489917);
   return (float)(2 * (int32_t)((x ^ x >> 16) % 64) - 63) / 64.0f;
+}
+
+/* Writes element `at` of an input that holds such numbers, cut to what the type holds: most of them fit. */
+static void put(const clattni_self_test_case *of, clattni_slot slot, int64_t at, float value) {
+  const clattn_dtype dtype = clattni_slot_tensor(&of->problem, slot)->dtype;
+  unsigned char *bytes = of->input[slot];
+  const int whole = (int)(64 * value); /* odd, within -63 and 63 */
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  if (dtype == CLATTN_F32) {
+    memcpy(bytes + 4 * at, &bits, 4);
+  } else if (dtype == CLATTN_F16 || dtype == CLATTN_BF16) {
+    /* f16's exponent counts from 15, not 127; no number here is below 2^-14 */
+    const uint16_t half = (uint16_t)((bits >> 16 & 0x8000) | ((bits & 0x7fffffff) - ((127 - 15) << 23)) >> 13);
+    const uint16_t kept = dtype == CLATTN_F16 ? half : (uint16_t)(bits >> 16);
+    memcpy(bytes + 2 * at, &kept, 2);
+  } else if (dtype == CLATTN_I8) {
+    bytes[at] = (unsigned char)(whole & 255);
+  } else {
+    const unsigned nibble = (unsigned)(whole + 63) / 2 % 16;
+    bytes[at / 2] =
+        (unsigned char)(at % 2 != 0 ? (bytes[at / 2] & 15u) | nibble << 4 : (bytes[at / 2] & 240u) | nibble);
+  }
 }
 
 static int64_t address(const int64_t stride[4], int64_t batch, int64_t head, int64_t row, int64_t element) {
@@ -89,7 +129,6 @@ static int64_t k_length(const clattni_self_test_case *of, int64_t b) {
 
 static void fill_queries(const clattni_self_test_case *of, uint32_t seed) {
   const int64_t *stride = of->stride[CLATTNI_Q];
-  float *q = of->input[CLATTNI_Q];
   for (int64_t b = 0; b < of->sizes.batch; ++b)
     for (int64_t h = 0; h < of->problem.q_heads; ++h)
       for (int64_t i = 0; i < q_length(of, b); ++i)
@@ -97,15 +136,17 @@ static void fill_queries(const clattni_self_test_case *of, uint32_t seed) {
           const int packed = clattni_packed_q(&of->problem);
           const int64_t at =
               packed ? address(stride, 0, h, of->row->cu_seqlens_q[b] + i, e) : address(stride, b, h, i, e);
-          q[at] = 4 * number(seed, at);
+          put(of, CLATTNI_Q, at, 4 * number(seed, at));
         }
 }
 
-/* k or v. */
+/* k or v, or the scales of either: small, and far from each other. */
 static void fill_keys(const clattni_self_test_case *of, clattni_slot slot, uint32_t seed) {
   const clattn_problem *problem = &of->problem;
   const int64_t *stride = of->stride[slot];
-  float *to = of->input[slot];
+  const int scales = slot == CLATTNI_K_SCALE || slot == CLATTNI_V_SCALE;
+  const clattn_dtype scaled = slot == CLATTNI_K_SCALE ? problem->k.dtype : problem->v.dtype;
+  const float largest = scaled == CLATTN_I8 ? 64 : 8;
   for (int64_t b = 0; b < of->sizes.batch; ++b)
     for (int64_t j = 0; j < k_length(of, b); ++j) {
       int64_t outer = b, row = j;
@@ -121,7 +162,7 @@ static void fill_keys(const clattni_self_test_case *of, clattni_slot slot, uint3
       for (int64_t h = 0; h < problem->kv_heads; ++h)
         for (int64_t e = 0; e < of->shape[slot][3]; ++e) {
           const int64_t at = address(stride, outer, h, row, e);
-          to[at] = number(seed, at);
+          put(of, slot, at, scales ? (1.5f + number(seed, at)) / largest : number(seed, at));
         }
     }
 }
@@ -208,24 +249,35 @@ static void fill_block_mask(const clattni_self_test_case *of) {
 
 static void fill_per_head(const clattni_self_test_case *of, uint32_t seed) {
   float *slopes = of->input[CLATTNI_ALIBI_SLOPES], *sink = of->input[CLATTNI_SINK];
+  float *head_scale = of->input[CLATTNI_HEAD_SCALE], *add_w = of->input[CLATTNI_ADD_W];
   for (int64_t h = 0; h < of->problem.q_heads; ++h) {
     if (slopes != NULL)
       slopes[h * of->stride[CLATTNI_ALIBI_SLOPES][1]] = 1.0f / (float)(16 << h);
     if (sink != NULL)
       sink[h * of->stride[CLATTNI_SINK][1]] = h % 3 == 1 ? -INFINITY : 2 * number(seed, h);
+    if (head_scale != NULL)
+      head_scale[h * of->stride[CLATTNI_HEAD_SCALE][1]] = 2 * number(seed + 1, h);
+    for (int64_t e = 0; add_w != NULL && e < of->problem.qk_dim; ++e) {
+      const int64_t at = address(of->stride[CLATTNI_ADD_W], 0, h, 0, e);
+      add_w[at] = number(seed + 2, at);
+    }
   }
 }
 
 static void fill(const clattni_self_test_case *of, uint32_t seed) {
-  for (int slot = CLATTNI_Q; slot <= CLATTNI_V; ++slot)
-    if (of->input[slot] != NULL)
-      memset(of->input[slot], 0xff, of->bytes[slot]); /* NaN */
-  if (of->input[CLATTNI_Q] != NULL)
+  static const struct {
+    clattni_slot slot;
+    uint32_t seed;
+  } of_keys[] = {{CLATTNI_K, 100}, {CLATTNI_V, 200}, {CLATTNI_K_SCALE, 600}, {CLATTNI_V_SCALE, 700}};
+  if (of->input[CLATTNI_Q] != NULL) {
+    memset(of->input[CLATTNI_Q], 0xff, of->bytes[CLATTNI_Q]); /* NaN; of i8 and i4 the scales are */
     fill_queries(of, seed);
-  if (of->input[CLATTNI_K] != NULL)
-    fill_keys(of, CLATTNI_K, seed + 100);
-  if (of->input[CLATTNI_V] != NULL)
-    fill_keys(of, CLATTNI_V, seed + 200);
+  }
+  for (size_t i = 0; i < sizeof(of_keys) / sizeof(of_keys[0]); ++i)
+    if (of->input[of_keys[i].slot] != NULL) {
+      memset(of->input[of_keys[i].slot], 0xff, of->bytes[of_keys[i].slot]);
+      fill_keys(of, of_keys[i].slot, seed + of_keys[i].seed);
+    }
   if (of->input[CLATTNI_BIAS] != NULL)
     fill_bias(of, seed + 300);
   if (of->input[CLATTNI_KEEP_MASK] != NULL)
@@ -258,7 +310,7 @@ clattn_status clattni_self_test_make(uint32_t index, const clattni_allocator *al
     clattni_slot_shape(&made->problem, &made->sizes, slot, made->shape[slot]);
     clattni_slot_strides(&made->problem, &made->sizes, slot, made->stride[slot]);
     (void)clattni_extent(made->shape[slot], made->stride[slot], &elements); /* fits: the check said so */
-    made->bytes[slot] = (size_t)elements * clattni_slot_element_bytes(&made->problem, slot);
+    made->bytes[slot] = (size_t)clattni_slot_bytes(&made->problem, slot, elements);
     start[slot] = total;
     if (!clattni_slot_is_output(slot))
       total += (made->bytes[slot] + 7) & ~(size_t)7;
@@ -299,11 +351,11 @@ int clattni_self_test_held(const clattni_self_test_case *of, clattni_slot slot, 
   return (slot != CLATTNI_O && slot != CLATTNI_SCORES) || n % of->row->step == 0;
 }
 
-int clattni_self_test_wrong(float got, float want) {
+int clattni_self_test_wrong(clattn_dtype dtype, float got, float want) {
   const double size = fabs((double)want);
   if (isinf(want) || want == 0)
     return !(got == want);
-  return !(fabs((double)got - (double)want) <= TOLERANCE * (size > 1 ? size : 1));
+  return !(fabs((double)got - (double)want) <= tolerance[dtype] * (size > 1 ? size : 1));
 }
 
 /* printf writes "-nan" for some NaNs. */
@@ -315,16 +367,17 @@ static void put_number(char text[32], float value) {
 }
 
 /* Compares one output; *held moves on over its values. */
-static clattn_status compare(const clattni_self_test_case *of, clattni_slot slot, const float *got, const char *variant,
+static clattn_status compare(const clattni_self_test_case *of, clattni_slot slot, const void *got, const char *variant,
                              const float **held, clattn_error *error) {
+  const clattn_dtype dtype = clattni_slot_tensor(&of->problem, slot)->dtype;
   for (int64_t n = 0; n < clattni_self_test_elements(of, slot); ++n) {
     const int has_value = clattni_self_test_held(of, slot, n);
     char found[32], wanted[32] = "a number";
     int64_t at[4];
     clattni_self_test_place(of, slot, n, at);
-    const float value = got[address(of->stride[slot], at[0], at[1], at[2], at[3])];
+    const float value = (float)clattni_dtype_load(dtype, got, address(of->stride[slot], at[0], at[1], at[2], at[3]));
     const float want = has_value ? *(*held)++ : value;
-    if (has_value ? !clattni_self_test_wrong(value, want) : !isnan(value))
+    if (has_value ? !clattni_self_test_wrong(dtype, value, want) : !isnan(value))
       continue;
     put_number(found, value);
     if (has_value)
@@ -363,6 +416,10 @@ static clattn_mem *slot_mem(clattn_args *args, clattni_slot slot) {
       [CLATTNI_ALIBI_SLOPES] = &args->alibi_slopes,
       [CLATTNI_SINK] = &args->sink,
       [CLATTNI_PAGE_TABLE] = &args->page_table,
+      [CLATTNI_HEAD_SCALE] = &args->head_scale,
+      [CLATTNI_ADD_W] = &args->add_w,
+      [CLATTNI_K_SCALE] = &args->k_scale,
+      [CLATTNI_V_SCALE] = &args->v_scale,
   };
   return mems[slot];
 }

@@ -41,8 +41,8 @@ void clattni_self_test_place(const clattni_self_test_case *of, clattni_slot slot
 /* 1 if the library holds the value of element n of this output. */
 int clattni_self_test_held(const clattni_self_test_case *of, clattni_slot slot, int64_t n);
 
-/* 1 unless got is what a right kernel may give: near want, and the very same where want is -inf or 0, the marks of rows
- * and pairs that nothing lets through. */
-int clattni_self_test_wrong(float got, float want);
+/* 1 unless got is what a right kernel may give that stores this type: near want, and the very same where want is -inf
+ * or 0, the marks of rows and pairs that nothing lets through. */
+int clattni_self_test_wrong(clattn_dtype dtype, float got, float want);
 
 #endif

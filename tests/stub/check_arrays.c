@@ -116,8 +116,8 @@ static void smaller_sizes(trial *t) {
   t->job.args.k_len = 69;
 }
 
-/* The same is refused on the host at once, and on the device where contents are checked; where they are not, kernels clamp
- * it. */
+/* The same is refused on the host at once, and on the device where contents are checked; where they are not, kernels
+ * clamp it. */
 static void test_contents(void **state) {
   enum { LENGTHS = JOB_LENGTHS | JOB_RULES };
   static const struct {
@@ -533,8 +533,8 @@ static void test_staged_entries(void **state) {
   }
 }
 
-/* Arrays on the device: the kernel that joins them gets each in its place, behind what the host knows (kernels/params.cl.h:
- * clattn_gather, whose bits say which are there). */
+/* Arrays on the device: the kernel that joins them gets each in its place, behind what the host knows
+ * (kernels/params.cl.h: clattn_gather, whose bits say which are there). */
 static void check_gathered(const rig *r, unsigned flags, int32_t bits, void (*problem)(clattn_problem *)) {
   trial t;
   history h;
@@ -662,7 +662,8 @@ static void test_one_offset(void **state) {
   trial_end(&t, &original);
 }
 
-/* What is the same for all entries is worked out on the host: here k_len - q_len, and the prefix that the problem has. */
+/* What is the same for all entries is worked out on the host: here k_len - q_len, and the prefix that the problem
+ * has. */
 static void test_nothing_staged(void **state) {
   void (*const problems[2])(clattn_problem *) = {offset_seven, bottom_right};
   stub_arg params[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stub driver itself: what it counts, fails, orders and objects to.  A driver that saw nothing would let every other
- * test here pass. */
+/* The stub driver itself: what it counts, fails, orders and objects to.  A driver that saw nothing would let every
+ * other test here pass. */
 #include "use.h"
 #include <string.h>
 

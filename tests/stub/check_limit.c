@@ -163,8 +163,8 @@ static void test_tight_devices(void **state) {
 }
 
 /* A plan's status on a device with so much local memory and such groups; *rows of a tile. */
-static clattn_status try_local(const rig *r, const char *variant, int64_t v_dim, size_t group, cl_ulong local,
-                               uint32_t *rows) {
+static clattn_status try_local(const rig *r, const char *variant, int64_t v_dim, clattn_similarity similarity,
+                               size_t group, cl_ulong local, uint32_t *rows) {
   stub_settings settings;
   stub->settings(&settings);
   settings.local_bytes = local;
@@ -179,6 +179,7 @@ static clattn_status try_local(const rig *r, const char *variant, int64_t v_dim,
   job j;
   job_init(&j, JOB_ALL);
   j.problem.v_dim = v_dim;
+  j.problem.similarity = similarity;
   const clattn_status status = clattn_plan_create(context, &j.problem, &options, &plan, &j.error);
   *rows = 0;
   if (status == CLATTN_SUCCESS) {
@@ -190,16 +191,17 @@ static clattn_status try_local(const rig *r, const char *variant, int64_t v_dim,
   return status;
 }
 
-/* What selection thinks that the kernels declare is just what they do: the least local memory that a tile is taken with is
- * enough for all of them, and a byte less would not be. */
-static void check_local(const rig *r, const char *variant, int64_t v_dim, size_t group, uint32_t wanted) {
+/* What selection thinks that the kernels declare is just what they do: the least local memory that a tile is taken
+ * with is enough for all of them, and a byte less would not be. */
+static void check_local(const rig *r, const char *variant, int64_t v_dim, clattn_similarity similarity, size_t group,
+                        uint32_t wanted) {
   cl_ulong too_few = 0, enough = 48 << 10;
   uint32_t rows = 0;
-  assert_int_equal(try_local(r, variant, v_dim, group, enough, &rows), CLATTN_SUCCESS);
+  assert_int_equal(try_local(r, variant, v_dim, similarity, group, enough, &rows), CLATTN_SUCCESS);
   assert_int_equal(rows, wanted);
   while (enough - too_few > 1) {
     const cl_ulong middle = (too_few + enough) / 2;
-    const clattn_status status = try_local(r, variant, v_dim, group, middle, &rows);
+    const clattn_status status = try_local(r, variant, v_dim, similarity, group, middle, &rows);
     *(status == CLATTN_SUCCESS && rows == wanted ? &enough : &too_few) = middle;
   }
   for (int more = 0; more < 2; ++more) {
@@ -216,8 +218,11 @@ static void check_local(const rig *r, const char *variant, int64_t v_dim, size_t
     job j;
     job_init(&j, JOB_ALL);
     j.problem.v_dim = v_dim;
+    j.problem.similarity = similarity;
     assert_int_equal(clattn_plan_create(context, &j.problem, &options, &plan, &j.error), CLATTN_SUCCESS);
     job_buffers(&j, r->cl);
+    if (similarity == CLATTN_ADDITIVE)
+      j.args.add_w = clattn_buffer(make_buffer(r->cl, JOB_HEADS * JOB_DIM * 4), 0);
     for (int i = 0; i < 2; ++i) { /* v and o of this v_dim */
       clattn_mem *const mem = i ? &j.args.o : &j.args.v;
       clReleaseMemObject(mem->buffer);
@@ -225,8 +230,8 @@ static void check_local(const rig *r, const char *variant, int64_t v_dim, size_t
     }
     const clattn_status status = clattn_enqueue(plan, r->in_order, &j.args, 0, NULL, NULL);
     if (status != (more ? CL_OUT_OF_RESOURCES : CLATTN_SUCCESS))
-      fail_msg("%s, v_dim %d, %llu bytes of local memory and %d more declared: %d '%s'", variant, (int)v_dim,
-               (unsigned long long)enough, more, (int)status, j.error.message);
+      fail_msg("%s, v_dim %d, similarity %d, %llu bytes of local memory and %d more declared: %d '%s'", variant,
+               (int)v_dim, (int)similarity, (unsigned long long)enough, more, (int)status, j.error.message);
     if (more)
       assert_non_null(strstr(stub->violation(0), "local memory"));
     job_free(&j);
@@ -241,7 +246,9 @@ static void test_local_memory(void **state) {
   for (size_t n = 0; n < sizeof dims / sizeof *dims; ++n)
     for (int small = 0; small < 2; ++small)
       for (int fused = 0; fused < 2; ++fused)
-        check_local(*state, fused ? "flash-gpu-simt" : "three-step", dims[n], small ? 32 : 128, small ? 32 : 64);
+        for (clattn_similarity similarity = CLATTN_DOT; similarity <= CLATTN_ADDITIVE; ++similarity)
+          check_local(*state, fused ? "flash-gpu-simt" : "three-step", dims[n], similarity, small ? 32 : 128,
+                      small ? 32 : 64);
 }
 
 static void test_few_parameters(void **state) {
@@ -563,8 +570,8 @@ static void test_logging(void **state) {
   clattn_context_release(context);
 }
 
-/* A clattn_error that was never initialised is left alone, but the log tells what went wrong all the same; likewise with
- * no error at all. */
+/* A clattn_error that was never initialised is left alone, but the log tells what went wrong all the same; likewise
+ * with no error at all. */
 static void test_logged_refusal(void **state) {
   const rig *const r = *state;
   logging l;

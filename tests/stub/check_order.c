@@ -32,7 +32,8 @@ static void begin(setting *s, const rig *r, unsigned flags, const char *variant)
   job_buffers(&s->job, r->cl);
   /* one pass over the keys needs room for entries and maxima, and for nothing else */
   s->fused = strncmp(s->info.variant, "flash-", 6) == 0;
-  assert_int_equal(s->info.workspace_bytes > 0, !s->fused || job_has_entries(&s->job) || (flags & JOB_OUTPUTS));
+  assert_int_equal(s->info.workspace_bytes > 0,
+                   !s->fused || job_has_entries(&s->job) || (flags & (JOB_OUTPUTS | JOB_HOOK)));
   if (s->info.workspace_bytes > 0)
     job_workspace(&s->job, r->cl, s->plan);
 }
@@ -118,8 +119,9 @@ static void check_chain(const rig *r, unsigned flags, const char *variant, cl_co
     job_ask_launch_events(&s.job);
   const int apart = strcmp(s.info.variant, "flash-gpu-simt") == 0 && (flags & JOB_OUTPUTS) != 0; /* scores */
   const int entries = job_has_entries(&s.job), on_device = entries && (flags & JOB_DEVICE) != 0;
-  if (s.fused) /* one launch beside entries from the host and from the device, scores and maximum */
-    assert_int_equal(s.info.launches, 1 + apart + 2 * entries + ((flags & JOB_OUTPUTS) != 0));
+  const int hook = (flags & JOB_HOOK) != 0, hooked = hook && (flags & JOB_DEVICE) != 0;
+  if (s.fused) /* one launch beside entries from the host and from the device, a hook's scalars, scores and maximum */
+    assert_int_equal(s.info.launches, 1 + apart + 2 * entries + hook + ((flags & JOB_OUTPUTS) != 0));
   assert_true(s.fused ? s.info.row_blocks == 1 : s.info.row_blocks > 1);
   stub->reset();
   const cl_event gates[2] = {make_user_event(r->cl), make_user_event(r->cl)};
@@ -133,7 +135,7 @@ static void check_chain(const rig *r, unsigned flags, const char *variant, cl_co
   if ((flags & JOB_PACKED) && !on_device && !s.fused) /* fewer rows than there may be can take fewer rounds */
     assert_true(launches > 0 && launches <= s.info.launches - 1);
   else
-    assert_int_equal(launches, s.info.launches - (entries && !on_device));
+    assert_int_equal(launches, s.info.launches - (entries && !on_device) - (hook && !hooked));
   assert_ordered(&h);
   const uint64_t last = stub->event_id(event);
   assert_true(last != 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One context and its plans under several threads at once.  Worth most under TSan; the driver itself sees two threads at
- * one kernel object. */
+/* One context and its plans under several threads at once.  Worth most under TSan; the driver itself sees two threads
+ * at one kernel object. */
 #define _POSIX_C_SOURCE 200809L
 #include "use.h"
 #include <pthread.h>

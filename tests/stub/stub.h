@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control interface of the stub OpenCL driver: a driver with no compiler and no arithmetic, that counts, fails, lies
- * and writes down what it was asked.  The OpenCL loader opens the driver's library; a test opens the same absolute path
- * with dlopen and asks dlsym for the object STUB_CONTROL_SYMBOL, a stub_control. */
+/* The control interface of the stub OpenCL driver: a driver with no compiler and no arithmetic, that counts, fails,
+ * lies and writes down what it was asked.  The OpenCL loader opens the driver's library; a test opens the same
+ * absolute path with dlopen and asks dlsym for the object STUB_CONTROL_SYMBOL, a stub_control. */
 #ifndef CLATTN_STUB_H
 #define CLATTN_STUB_H
 
@@ -11,7 +11,7 @@
 
 #define STUB_CONTROL_SYMBOL "clattn_stub_control"
 
-enum { STUB_MAX_DEVICES = 2, STUB_MAX_ARGS = 24, STUB_MAX_WAITS = 32, STUB_VALUE_BYTES = 1024 };
+enum { STUB_MAX_DEVICES = 2, STUB_MAX_ARGS = 32, STUB_MAX_WAITS = 32, STUB_VALUE_BYTES = 1024 };
 
 typedef enum stub_kind {
   STUB_PLATFORM,
@@ -87,8 +87,8 @@ typedef struct stub_control {
   void (*settings)(stub_settings *out);
   void (*set_settings)(const stub_settings *in);
 
-  /* The n-th API call from now on (n = 1: the next), of any name or of that name (NULL: any), returns `code` without any
-   * effect; only releases still release.  n = 0: none.  failed() says how often that happened since set_fail,
+  /* The n-th API call from now on (n = 1: the next), of any name or of that name (NULL: any), returns `code` without
+   * any effect; only releases still release.  n = 0: none.  failed() says how often that happened since set_fail,
    * failed_name() which call it was (static storage). */
   void (*set_fail)(const char *name, uint64_t n, cl_int code);
   uint64_t (*failed)(void);

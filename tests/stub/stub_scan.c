@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads kernel signatures out of OpenCL C text without a compiler: enough to count parameters, to tell pointers from
- * values and reads from writes.  What macros or conditionals hide stays "unknown", and is then not checked. */
+ * values and reads from writes, and to weigh values and local variables.  What it can't read stays "unknown", and is
+ * then not checked. */
 #include "stub_state.h"
 #include "stub_text.h"
 #include <ctype.h>
@@ -8,28 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy with comments blanked out. */
-static char *without_comments(const char *source) {
-  char *const text = stub_copy(source, strlen(source));
-  if (!text)
-    return NULL;
-  for (char *c = text; *c;) {
-    if (c[0] == '/' && c[1] == '*') {
-      while (*c && !(c[0] == '*' && c[1] == '/'))
-        *c++ = ' ';
-      if (*c)
-        c[0] = c[1] = ' ';
-    } else if (c[0] == '/' && c[1] == '/') {
-      while (*c && *c != '\n')
-        *c++ = ' ';
-    } else {
-      ++c;
-    }
-  }
-  return text;
-}
+enum { MOST_TYPES = 64 };
 
-static size_t type_bytes(const char *type) {
+/* Types that the text defines: other names of known ones, and structs of them. */
+typedef struct known_type {
+  char name[STUB_WORD];
+  size_t bytes, align;
+} known_type;
+
+typedef struct known_types {
+  size_t count;
+  known_type items[MOST_TYPES];
+} known_types;
+
+static size_t scalar_bytes(const char *type) {
   static const struct {
     const char *name;
     size_t bytes;
@@ -51,7 +44,80 @@ static size_t type_bytes(const char *type) {
   return 0;
 }
 
-static int read_param(const char *from, const char *to, stub_param *param) {
+static known_type type_of(const known_types *types, const char *name) {
+  known_type type = {"", scalar_bytes(name), 0};
+  type.align = type.bytes;
+  for (size_t i = 0; i < types->count; ++i)
+    if (strcmp(types->items[i].name, name) == 0)
+      type = types->items[i];
+  return type;
+}
+
+static int is_kernel_word(const char *word) {
+  return strcmp(word, "kernel") == 0 || strcmp(word, "__kernel") == 0;
+}
+
+/* The product of "[A][B]"; *c moves past them.  0: not to be worked out. */
+static size_t read_dims(const char **c) {
+  size_t product = 1;
+  for (*c = stub_skip_space(*c); **c == '['; *c = stub_skip_space(*c)) {
+    const char *const close = stub_skip_brackets(*c, '[', ']');
+    long long value = 0;
+    const int fine = stub_evaluate(*c + 1, close - 1, 0, &value) && value > 0;
+    product = fine ? product * (size_t)value : 0;
+    *c = close;
+  }
+  return product;
+}
+
+/* "TYPE a, b[2]; ..." between the braces of a struct; 0 bytes if a member's size is unknown. */
+static known_type read_members(const known_types *types, const char *from, const char *to) {
+  known_type whole = {"", 0, 1};
+  for (const char *c = stub_skip_space(from); c < to; c = stub_skip_space(c)) {
+    char word[STUB_WORD];
+    c = stub_read_word(c, word);
+    if (strcmp(word, "const") == 0)
+      c = stub_read_word(c, word);
+    const known_type type = type_of(types, word);
+    do {
+      c = stub_read_word(c + (*c == ','), word);
+      const size_t bytes = type.bytes * read_dims(&c);
+      if (!word[0] || bytes == 0 || (*c != ',' && *c != ';')) {
+        whole.bytes = 0;
+        return whole;
+      }
+      whole.align = type.align > whole.align ? type.align : whole.align;
+      whole.bytes = (whole.bytes + type.align - 1) / type.align * type.align + bytes;
+    } while (*c == ',');
+    ++c;
+  }
+  whole.bytes = (whole.bytes + whole.align - 1) / whole.align * whole.align;
+  return whole;
+}
+
+/* Behind the word typedef. */
+static void read_typedef(known_types *types, const char *c) {
+  char word[STUB_WORD];
+  known_type type;
+  c = stub_read_word(c, word);
+  if (strcmp(word, "struct") == 0) {
+    c = stub_skip_space(stub_read_word(c, word));
+    if (*c != '{')
+      return;
+    const char *const end = stub_skip_brackets(c, '{', '}');
+    type = read_members(types, c + 1, end - 1);
+    c = end;
+  } else {
+    type = type_of(types, word);
+  }
+  c = stub_skip_space(stub_read_word(c, word));
+  if (*c != ';' || !type.bytes || types->count == MOST_TYPES)
+    return;
+  memcpy(type.name, word, sizeof word);
+  types->items[types->count++] = type;
+}
+
+static int read_param(const known_types *types, const char *from, const char *to, stub_param *param) {
   int pointers = 0, space = 0; /* 1 global or constant, 2 local */
   char type[STUB_WORD] = "";
   memset(param, 0, sizeof *param);
@@ -69,32 +135,31 @@ static int read_param(const char *from, const char *to, stub_param *param) {
         space = 2;
       if (strcmp(bare, "constant") == 0 || (strcmp(bare, "const") == 0 && !pointers))
         param->constant = 1;
-      if (!type[0] && type_bytes(word))
+      if (!type[0] && type_of(types, word).bytes)
         snprintf(type, sizeof type, "%s", word);
       snprintf(param->name, sizeof param->name, "%s", word);
     } else if (isspace((unsigned char)*c)) {
       ++c;
     } else {
-      return 0; /* brackets, macros with arguments, conditionals */
+      return 0; /* brackets */
     }
   }
   if (pointers && !space)
     return 0;
   param->pointer = pointers ? space : 0;
-  param->value_bytes = pointers ? 0 : type_bytes(type);
+  param->value_bytes = pointers ? 0 : type_of(types, type).bytes;
   return param->name[0] != 0;
 }
 
-static void read_params(const char *open, stub_signature *signature) {
+static void read_params(const known_types *types, const char *open, stub_signature *signature) {
   const char *const end = stub_skip_brackets(open, '(', ')') - 1;
   const char *from = open + 1;
   signature->known = 0;
   for (const char *c = from;; ++c) {
-    if (c < end && *c == '#')
-      return;
     if (c < end && *c != ',')
       continue;
-    if (signature->num_params == STUB_MAX_ARGS || !read_param(from, c, &signature->params[signature->num_params]))
+    if (signature->num_params == STUB_MAX_ARGS ||
+        !read_param(types, from, c, &signature->params[signature->num_params]))
       return;
     ++signature->num_params;
     if (c >= end)
@@ -104,11 +169,11 @@ static void read_params(const char *open, stub_signature *signature) {
   signature->known = 1;
 }
 
-/* reqd_work_group_size(x, y, z) in an attribute or in the text of a macro. */
-static void read_group(const stub_macros *macros, const char *from, const char *to, stub_signature *signature) {
+/* reqd_work_group_size(x, y, z) in an attribute. */
+static void read_group(const char *from, const char *to, stub_signature *signature) {
   static const char word[] = "reqd_work_group_size";
   const char *c = strstr(from, word);
-  if (!c || (to && c >= to))
+  if (!c || c >= to)
     return;
   c = stub_skip_space(c + sizeof word - 1);
   if (*c != '(')
@@ -118,7 +183,7 @@ static void read_group(const stub_macros *macros, const char *from, const char *
   for (int d = 0; d < 3; ++d) {
     long long value = 0;
     const size_t length = d < 2 ? strcspn(c, ",") : (size_t)(end - c);
-    if (!stub_evaluate(macros, c, c + length, &value) || value < 1)
+    if (!stub_evaluate(c, c + length, 0, &value) || value < 1)
       return;
     signature->group[d] = (size_t)value;
     c += length + 1;
@@ -126,13 +191,10 @@ static void read_group(const stub_macros *macros, const char *from, const char *
   signature->has_group = 1;
 }
 
-/* Adds up "local TYPE NAME[N]..." between the braces of a kernel.  What cannot be worked out, or may not be there at all,
- * counts as nothing. */
-static void read_local(const stub_macros *macros, const char *from, const char *to, stub_signature *signature) {
+/* Adds up "local TYPE NAME[N]..." between the braces of a kernel.  What cannot be worked out counts as nothing. */
+static void read_local(const known_types *types, const char *from, const char *to, stub_signature *signature) {
   char word[STUB_WORD];
   for (const char *c = from; c < to;) {
-    if (*c == '#' && strncmp(stub_skip_space(c + 1), "if", 2) == 0)
-      return;
     if (!stub_is_word(*c)) {
       ++c;
       continue;
@@ -140,26 +202,22 @@ static void read_local(const stub_macros *macros, const char *from, const char *
     c = stub_read_word(c, word);
     if (strcmp(word, "local") != 0 && strcmp(word, "__local") != 0)
       continue;
-    const char *const end = c + strcspn(c, ";={");
     c = stub_read_word(c, word);
-    size_t bytes = type_bytes(word);
+    const size_t bytes = type_of(types, word).bytes;
     c = stub_read_word(c, word);
-    for (c = stub_skip_space(c); bytes && *c == '['; c = stub_skip_space(c)) {
-      const char *const close = stub_skip_brackets(c, '[', ']');
-      long long value = 0;
-      bytes = stub_evaluate(macros, c + 1, close - 1, &value) && value > 0 ? bytes * (size_t)value : 0;
-      c = close;
-    }
-    if (c == end && *end == ';')
-      signature->local_bytes += bytes;
+    if (!word[0])
+      continue;
+    const size_t count = read_dims(&c);
+    if (*c == ';')
+      signature->local_bytes += bytes * count;
   }
 }
 
-/* Reads "void NAME (params) { ... }" after the word kernel; attributes may stand between. */
-static int read_signature(const stub_macros *macros, const char *c, stub_signature *signature) {
+/* Reads "void NAME (params) { ... }" after the word kernel; attributes may stand between, or before it from `start`
+ * on. */
+static int read_signature(const known_types *types, const char *start, const char *c, stub_signature *signature) {
   char word[STUB_WORD];
   memset(signature, 0, sizeof *signature);
-  const char *const start = c;
   for (;;) {
     const char *const after = stub_read_word(c, word);
     if (strcmp(word, "__attribute__") != 0)
@@ -176,47 +234,41 @@ static int read_signature(const stub_macros *macros, const char *c, stub_signatu
   }
   if (!signature->name[0] || *c != '(')
     return 0;
-  read_group(macros, start, c, signature);
-  read_params(c, signature);
+  read_group(start, c, signature);
+  read_params(types, c, signature);
   c = stub_skip_space(stub_skip_brackets(c, '(', ')'));
   if (*c == '{')
-    read_local(macros, c, stub_skip_brackets(c, '{', '}'), signature);
+    read_local(types, c, stub_skip_brackets(c, '{', '}'), signature);
   return 1;
 }
 
 stub_signature *stub_scan(const char *source, const char *options, cl_uint *count) {
   stub_signature *found = NULL;
-  stub_macros macros = {0, NULL};
+  known_types types = {0};
   *count = 0;
-  char *const text = without_comments(source);
+  char *const text = stub_preprocess(source, options);
   if (!text)
     return NULL;
-  stub_macros_read_options(&macros, options);
+  const char *start = text; /* of the declaration */
   for (const char *c = text; *c;) {
     char word[STUB_WORD];
-    const int directive = *c == '#';
-    if (!stub_is_word(*c) && !directive) {
+    if (!stub_is_word(*c)) {
+      start = *c == ';' || *c == '}' ? c : start;
       ++c;
       continue;
     }
-    c = stub_read_word(c + directive, word);
-    if (directive && strcmp(word, "define") == 0)
-      c = stub_macros_read_define(&macros, c);
-    const stub_macro *const macro = stub_macros_find(&macros, word);
-    if (directive || !(stub_is_kernel_word(word) || (macro && macro->is_kernel)))
-      continue;
+    c = stub_read_word(c, word);
+    if (strcmp(word, "typedef") == 0)
+      read_typedef(&types, c);
     stub_signature signature;
-    if (!read_signature(&macros, c, &signature))
+    if (!is_kernel_word(word) || !read_signature(&types, start, c, &signature))
       continue;
-    if (macro)
-      read_group(&macros, macro->text, NULL, &signature);
     stub_signature *const more = realloc(found, (*count + 1u) * sizeof *found);
     if (!more)
       break;
     found = more;
     found[(*count)++] = signature;
   }
-  stub_macros_free(&macros);
   free(text);
   return found;
 }

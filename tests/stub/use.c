@@ -7,8 +7,11 @@
 #include <string.h>
 
 const stub_control *stub;
+clattn_hook *job_hook;
 
 int use_open(int with_driver) {
+  static const char source[] = "float clattn_score(float s, const clattn_at *at) { return s * at->scalar[0]; }\n"
+                               "bool clattn_keep(const clattn_at *at) { return at->buffer[0] != 0; }\n";
   /* Sanitizers do not work with RTLD_DEEPBIND, which the loader would use. */
   if (setenv("OCL_ICD_VENDORS", with_driver ? CLATTN_STUB_VENDORS : CLATTN_STUB_NO_VENDORS, 1) != 0 ||
       setenv("OCL_ICD_DEEPBIND", "0", 0) != 0)
@@ -23,7 +26,7 @@ int use_open(int with_driver) {
   stub = dlsym(library, STUB_CONTROL_SYMBOL);
   if (!stub)
     fprintf(stderr, "%s has no %s\n", CLATTN_STUB_LIBRARY, STUB_CONTROL_SYMBOL);
-  return stub != NULL;
+  return stub != NULL && clattn_hook_create(source, &job_hook, NULL) == CLATTN_SUCCESS;
 }
 
 /* ---- OpenCL objects ---- */
@@ -173,7 +176,13 @@ const unsigned job_kinds[] = {0,
                               JOB_PAGED | JOB_DEVICE | JOB_ALL,
                               JOB_PACKED | JOB_PAGED,
                               JOB_PACKED | JOB_PAGED | JOB_ALL,
-                              JOB_PACKED | JOB_PAGED | JOB_DEVICE | JOB_ALL};
+                              JOB_PACKED | JOB_PAGED | JOB_DEVICE | JOB_ALL,
+                              JOB_TYPES,
+                              JOB_HOOK,
+                              JOB_HOOK | JOB_DEVICE,
+                              JOB_TYPES | JOB_HOOK | JOB_ALL,
+                              JOB_TYPES | JOB_HOOK | JOB_PACKED | JOB_DEVICE | JOB_ALL,
+                              JOB_TYPES | JOB_HOOK | JOB_PAGED | JOB_DEVICE | JOB_ALL};
 const size_t num_job_kinds = sizeof job_kinds / sizeof *job_kinds;
 
 clattn_ints *job_array(clattn_args *args, int array) {
@@ -203,6 +212,8 @@ static void init_layouts(job *j) {
   }
   if (j->flags & JOB_PAGED) {
     p->k.layout = p->v.layout = CLATTN_LAYOUT_PAGED;
+    if (j->flags & JOB_TYPES)
+      p->k_scale.layout = p->v_scale.layout = CLATTN_LAYOUT_PAGED;
     p->page_size = JOB_PAGE;
     p->num_pages = JOB_PAGES;
     p->max_pages = JOB_MAX_PAGES;
@@ -210,6 +221,8 @@ static void init_layouts(job *j) {
       j->page_table[i] = (5 * i + 2) % JOB_PAGES;
   } else if (j->flags & JOB_PACKED) {
     p->k.layout = p->v.layout = CLATTN_LAYOUT_PACKED;
+    if (j->flags & JOB_TYPES)
+      p->k_scale.layout = p->v_scale.layout = CLATTN_LAYOUT_PACKED;
     p->total_k = JOB_TOTAL_KEYS;
     memcpy(j->cu_seqlens_k, keys, sizeof keys);
     j->args.cu_seqlens_k = on_host(j->cu_seqlens_k, JOB_BATCH + 1);
@@ -280,6 +293,16 @@ void job_init(job *j, unsigned flags) {
   }
   if (flags & JOB_DEVICE)
     j->problem.softcap = 20;
+  if (flags & JOB_TYPES) {
+    j->problem.q.dtype = j->problem.k_scale.dtype = CLATTN_F16;
+    j->problem.k.dtype = CLATTN_I4;
+    j->problem.v.dtype = CLATTN_I8;
+    j->problem.o.dtype = CLATTN_BF16;
+    j->problem.similarity = CLATTN_ADDITIVE;
+    j->problem.use_head_scale = 1;
+  }
+  if (flags & JOB_HOOK)
+    j->problem.hook = job_hook;
 }
 
 int job_has_entries(const job *j) {
@@ -315,6 +338,18 @@ cl_mem make_filled_buffer(cl_context cl, size_t bytes, const void *data) {
   return filled;
 }
 
+static void job_hook_args(job *j, cl_context cl) {
+  static const float value = 0.75f;
+  j->args.hook_buffer[0] = clattn_buffer(make_buffer(cl, JOB_HOOK_BYTES), 0);
+  j->args.hook_buffer[2] = clattn_buffer(make_buffer(cl, JOB_HOOK_BYTES), 4);
+  j->args.hook_scalar[0] = (clattn_scalar){.kind = CLATTN_SCALAR_HOST, .value = 2.5f};
+  j->args.hook_scalar[3] = (clattn_scalar){.kind = CLATTN_SCALAR_HOST, .value = value};
+  if (j->flags & JOB_DEVICE) {
+    j->args.hook_scalar[3] = (clattn_scalar){.kind = CLATTN_SCALAR_DEVICE};
+    j->args.hook_scalar[3].device = clattn_buffer(make_filled_buffer(cl, sizeof value, &value), 0);
+  }
+}
+
 static void job_device(job *j, cl_context cl) {
   static const float scale = 0.125f, softcap = 15;
   for (int array = 0; array < JOB_ARRAYS; ++array) {
@@ -340,10 +375,19 @@ void job_buffers(job *j, cl_context cl) {
   const size_t keys = JOB_KV_HEADS * (packed_k               ? total_k
                                       : j->flags & JOB_PAGED ? (size_t)JOB_PAGES * JOB_PAGE
                                                              : (size_t)JOB_BATCH * JOB_KEYS);
-  j->args.q = clattn_buffer(make_buffer(cl, rows * JOB_DIM * 4), 0);
-  j->args.k = clattn_buffer(make_buffer(cl, keys * JOB_DIM * 4), 0);
-  j->args.v = clattn_buffer(make_buffer(cl, keys * JOB_V_DIM * 4), 0);
-  j->args.o = clattn_buffer(make_buffer(cl, rows * JOB_V_DIM * 4), 0);
+  const int types = (j->flags & JOB_TYPES) != 0;
+  j->args.q = clattn_buffer(make_buffer(cl, rows * JOB_DIM * (types ? 2 : 4)), 0);
+  j->args.k = clattn_buffer(make_buffer(cl, types ? keys * JOB_DIM / 2 : keys * JOB_DIM * 4), 0);
+  j->args.v = clattn_buffer(make_buffer(cl, keys * JOB_V_DIM * (types ? 1 : 4)), 0);
+  j->args.o = clattn_buffer(make_buffer(cl, rows * JOB_V_DIM * (types ? 2 : 4)), 0);
+  if (types) {
+    j->args.k_scale = clattn_buffer(make_buffer(cl, keys * 2), 0);
+    j->args.v_scale = clattn_buffer(make_buffer(cl, keys * 4), 0);
+    j->args.head_scale = clattn_buffer(make_buffer(cl, JOB_HEADS * 4), 0);
+    j->args.add_w = clattn_buffer(make_buffer(cl, JOB_HEADS * JOB_DIM * 4), 0);
+  }
+  if (j->flags & JOB_HOOK)
+    job_hook_args(j, cl);
   if (j->flags & JOB_OUTPUTS) {
     const size_t pitched = (JOB_HEADS - 1) * JOB_TOTAL_ROWS + total_q; /* lse: (head, total rows) */
     j->args.lse = clattn_buffer(make_buffer(cl, (j->flags & JOB_PACKED ? pitched : rows) * 4), 0);
@@ -401,6 +445,18 @@ void job_free(job *j) {
                              &a->alibi_slopes,
                              &a->sink,
                              &a->page_table,
+                             &a->head_scale,
+                             &a->add_w,
+                             &a->k_scale,
+                             &a->v_scale,
+                             &a->hook_buffer[0],
+                             &a->hook_buffer[1],
+                             &a->hook_buffer[2],
+                             &a->hook_buffer[3],
+                             &a->hook_scalar[0].device,
+                             &a->hook_scalar[1].device,
+                             &a->hook_scalar[2].device,
+                             &a->hook_scalar[3].device,
                              &a->scale.device,
                              &a->softcap.device,
                              &a->q_lengths.device,

@@ -58,7 +58,9 @@ enum {
   JOB_DEVICE = 16, /* arrays and scalars stand on the device */
   JOB_PACKED = 32, /* q, o and lse, and k and v too unless those are paged */
   JOB_PAGED = 64,
-  JOB_CHECKED = 128 /* plans of it are made with check_contents, and the driver lets calls block */
+  JOB_CHECKED = 128, /* plans of it are made with check_contents, and the driver lets calls block */
+  JOB_TYPES = 256,   /* f16, i4, i8 and bf16, the additive similarity, a factor per head */
+  JOB_HOOK = 512     /* two buffers and two scalars, one of them on the device where the others are */
 };
 /* Flags worth a test each: all of the first four, and those with the others. */
 extern const unsigned job_kinds[];
@@ -76,8 +78,10 @@ enum {
   JOB_PAGE = 16,
   JOB_PAGES = 9,
   JOB_MAX_PAGES = 5,
+  JOB_HOOK_BYTES = 64,
   JOB_LAUNCHES = 512
 };
+extern clattn_hook *job_hook; /* of all jobs that have one; made by use_open */
 
 typedef struct job {
   unsigned flags;
@@ -135,6 +139,7 @@ int run_refusal_tests(void);
 int run_order_tests(void);
 int run_limit_tests(void);
 int run_array_tests(void);
+int run_type_tests(void);
 int run_thread_tests(void);
 void print_failure_table(void);
 
