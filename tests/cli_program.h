@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of the program: a folder of the test's own and files in it, and the program run there with its exit code and
- * texts.  Needs _XOPEN_SOURCE 700. */
+/* For tests of the program: a folder of the test's own and files in it, and the program run there with its exit code
+ * and texts.  Needs _XOPEN_SOURCE 700. */
 #ifndef CLATTN_CLI_PROGRAM_H
 #define CLATTN_CLI_PROGRAM_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of `clattn run` for the rules: each against another way to the same numbers, with both kinds of --verify, and
- * with every bad input. */
+/* The options of `clattn run` for the rules: each against another way to the same numbers, with both kinds of
+ * --verify, and with every bad input. */
 #define _XOPEN_SOURCE 700 /* mkdtemp, realpath */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,8 +39,8 @@ static int finish(void **state) {
   return leave_folder();
 }
 
-/* Runs with these options, writes NAME_o.npy, NAME_l.npy and NAME_w.npy, and compares with the reference and with another
- * variant on the device. */
+/* Runs with these options, writes NAME_o.npy, NAME_l.npy and NAME_w.npy, and compares with the reference and with
+ * another variant on the device. */
 static void compute(const char *name, const char *options) {
   char command[1024];
   snprintf(command, sizeof command, "run %s --verify=device", options);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "types.h"
 
 /* ---- integers -------------------------------------------------------------------------------------------------- */
 
@@ -213,8 +214,9 @@ int cli_take_pairs(cli_request *request, int input, int drop, const char *source
   clattn_problem *problem = &request->problem;
   cli_tensor *tensor = &request->input[input];
   int64_t target[4], stride[4];
-  int code = cli_tensor_load(tensor, drop ? "drop-mask" : cli_input_name(input), source,
-                             input == CLI_BIAS ? "f4" : "b1 u1", 1, 4);
+  int code = input == CLI_BIAS
+                 ? cli_take_stored(request, input, source, 1, 4)
+                 : cli_tensor_load(tensor, drop ? "drop-mask" : cli_input_name(input), source, "b1 u1", 1, 4);
   if (code != CLI_OK)
     return code;
   if (input == CLI_BIAS)
@@ -224,7 +226,7 @@ int cli_take_pairs(cli_request *request, int input, int drop, const char *source
   cli_input_shape(problem, input, target);
   code = cli_tensor_broadcast(tensor, scores_axes, target, stride);
   if (code == CLI_OK)
-    *cli_input_tensor(problem, input) = cli_describe(target, stride);
+    *cli_input_tensor(problem, input) = cli_describe(tensor->dtype, target, stride);
   return code == CLI_OK && drop ? invert(tensor) : code;
 }
 
@@ -288,7 +290,7 @@ int cli_take_block_mask(cli_request *request, const char *source) {
   stride[3] = 1;
   target[3] = words;
   cli_tensor_replace(tensor, bits, (size_t)step * sizeof *bits);
-  problem->block_mask = cli_describe(target, stride);
+  problem->block_mask = cli_describe(CLATTN_F32, target, stride);
   return CLI_OK;
 }
 
@@ -321,5 +323,23 @@ int cli_take_heads(cli_request *request, int input, const char *source) {
     descriptor->stride[0] = rows > 1 ? tensor->stride[0] : 0;
     descriptor->stride[1] = step;
   }
+  return CLI_OK;
+}
+
+int cli_take_add_w(cli_request *request, const char *source) {
+  clattn_problem *problem = &request->problem;
+  cli_tensor *tensor = &request->input[CLI_ADD_W];
+  char text[128];
+  const int code = cli_tensor_load(tensor, cli_input_name(CLI_ADD_W), source, "f4", 1, 2);
+  if (code != CLI_OK)
+    return code;
+  const int last = tensor->rank - 1;
+  const int64_t heads = tensor->rank == 2 ? tensor->shape[0] : 1;
+  if (tensor->shape[last] != problem->qk_dim || (heads != 1 && heads != problem->q_heads))
+    return cli_fail(CLI_USAGE,
+                    "--add-w has shape %s; it must be (dim,) or (heads, dim), here %" PRId64 " heads of %" PRId64,
+                    cli_shape_text(tensor->rank, tensor->shape, text, sizeof text), problem->q_heads, problem->qk_dim);
+  problem->add_w = clattn_strided(CLATTN_F32, 0, heads > 1 ? tensor->stride[0] : 0, 0,
+                                  tensor->shape[last] > 1 ? tensor->stride[last] : 1);
   return CLI_OK;
 }

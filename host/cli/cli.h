@@ -18,8 +18,8 @@ enum {
 
 /* "clattn: ..." on stderr; returns code. */
 int cli_fail(int code, const char *format, ...);
-/* The same for a call of the library or of OpenCL: `what` says what was tried; error (may be NULL) adds its message and,
- * after a failed kernel build, the compiler's log. */
+/* The same for a call of the library or of OpenCL: `what` says what was tried; error (may be NULL) adds its message
+ * and, after a failed kernel build, the compiler's log. */
 int cli_fail_status(clattn_status status, const clattn_error *error, const char *what);
 int cli_fail_memory(void);
 

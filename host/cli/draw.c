@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "convert.h"
 #include "request.h"
 
 /* SplitMix64: one 64-bit state per array, the same on every machine. */
@@ -27,6 +28,25 @@ static float draw_normal(uint64_t *state) {
   const int64_t sum = (int64_t)(bits & 0xffff) + (int64_t)(bits >> 16 & 0xffff) + (int64_t)(bits >> 32 & 0xffff) +
                       (int64_t)(bits >> 48) - 2 * 65535;
   return (float)sum * (1.0f / 37837.0f); /* 65536 * sqrt(4 / 12) */
+}
+
+/* 0.5 to 1.5. */
+static float draw_factor(uint64_t *state) {
+  return 0.5f + (float)(draw(state) & 0xffff) * 0x1p-16f;
+}
+
+/* A float, rounded to its type. */
+static void put_float(clattn_dtype dtype, void *data, int64_t i, float value) {
+  if (dtype == CLATTN_F32)
+    ((float *)data)[i] = value;
+  else
+    ((uint16_t *)data)[i] = dtype == CLATTN_F16 ? cli_to_f16(value) : cli_to_bf16(value);
+}
+
+/* Any codes, but i8's -128. */
+static void draw_codes(uint64_t *state, clattn_dtype dtype, size_t bytes, uint8_t *data) {
+  for (size_t i = 0; i < bytes; i++)
+    data[i] = dtype == CLATTN_I4 ? (uint8_t)draw(state) : (uint8_t)(draw(state) % 255 + 129);
 }
 
 /* Three of four. */
@@ -55,33 +75,48 @@ static int draw_input(cli_request *request, int input, uint64_t max_bytes) {
   int64_t shape[4], stride[4];
   const int bytes_of_mask = input == CLI_KEEP_MASK && problem->keep_mask_kind == CLATTN_MASK_U8;
   const int bits_of_mask = (input == CLI_KEEP_MASK && !bytes_of_mask) || input == CLI_BLOCK_MASK;
-  const size_t element = bytes_of_mask ? 1 : 4;
-  uint64_t state = stream(request->seed, (uint64_t)input + 1);
+  const clattn_tensor *descriptor = cli_input_tensor(&request->problem, input);
+  const int is_mask = bytes_of_mask || bits_of_mask || input == CLI_PAGE_TABLE;
+  const clattn_dtype dtype = is_mask ? CLATTN_F32 : descriptor->dtype;
+  /* What codes have on average: 73 is the deviation of -127 to 127, 4.6 that of -8 to 7. */
+  const float size = input != CLI_K_SCALE && input != CLI_V_SCALE                                ? 1
+                     : (input == CLI_K_SCALE ? problem->k.dtype : problem->v.dtype) == CLATTN_I8 ? 73
+                                                                                                 : 4.6f;
+  /* Streams 11 to 16 are those of the integers. */
+  uint64_t state = stream(request->seed, (uint64_t)input + (input <= CLI_PAGE_TABLE ? 1 : 11));
   cli_input_shape(problem, input, shape);
   if (!cli_input_strides(problem, input, shape, stride))
     return cli_fail(CLI_USAGE, "--problem: the layout of %s is not supported yet", cli_input_name(input));
   const int64_t count = cli_extent(shape, stride);
-  if (count < 0 || (uint64_t)count > max_bytes / element)
+  const size_t bytes = count < 0 || count > INT64_MAX / 8 ? SIZE_MAX
+                       : bytes_of_mask                    ? (size_t)count
+                                                          : cli_dtype_bytes(dtype, (size_t)count);
+  if (bytes > max_bytes)
     return cli_fail(CLI_FAILED, "%s is larger than the device's largest allocation of %" PRIu64 " bytes",
                     cli_input_name(input), max_bytes);
-  void *data = calloc(count > 0 ? (size_t)count : 1, element);
+  void *data = calloc(bytes > 0 ? bytes : 1, 1);
   if (data == NULL)
     return cli_fail_memory();
-  for (int64_t i = 0; i < count && input != CLI_ALIBI_SLOPES; i++) {
+  if (cli_dtype_is_quantised(dtype))
+    draw_codes(&state, dtype, bytes, data);
+  for (int64_t i = 0; i < count && input != CLI_ALIBI_SLOPES && !cli_dtype_is_quantised(dtype); i++) {
     if (bytes_of_mask)
       ((uint8_t *)data)[i] = draw(&state) % 4 != 0;
     else if (bits_of_mask)
       ((uint32_t *)data)[i] = draw_bits(&state);
     else if (input == CLI_PAGE_TABLE)
       ((int32_t *)data)[i] = problem->num_pages > 0 ? (int32_t)(draw(&state) % (uint64_t)problem->num_pages) : 0;
+    else if (input == CLI_HEAD_SCALE || input == CLI_K_SCALE || input == CLI_V_SCALE)
+      put_float(dtype, data, i, draw_factor(&state) / size);
     else
-      ((float *)data)[i] = draw_normal(&state);
+      put_float(dtype, data, i, draw_normal(&state));
   }
   tensor->name = cli_input_name(input);
+  tensor->dtype = dtype;
   tensor->rank = 4;
   memcpy(tensor->shape, shape, sizeof shape);
   memcpy(tensor->stride, stride, sizeof stride);
-  cli_tensor_replace(tensor, data, (size_t)count * element);
+  cli_tensor_replace(tensor, data, bytes);
   return input == CLI_ALIBI_SLOPES ? standard_slopes(shape, stride, data) : CLI_OK;
 }
 

@@ -256,6 +256,9 @@ int cli_explain(int argc, char **argv) {
   char *storage = NULL;
   int option, code = CLI_OK;
   memset(&o, 0, sizeof o);
+  /* What is printed is read as floats. */
+  for (int i = CLI_Q; i <= CLI_V; i++)
+    o.request.dtype[i] = "f32";
   char **joined = cli_join_causal(&argc, argv, &storage);
   if (joined == NULL)
     return cli_fail_memory();

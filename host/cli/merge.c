@@ -73,8 +73,8 @@ static const struct option longs[] = {{"part", required_argument, NULL, 'p'}, {"
                                       {"lse", required_argument, NULL, 'l'},  {"device", required_argument, NULL, 'd'},
                                       {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0}};
 
-/* Takes every --part out of argv, since other options may be given once only; `rest` (argc + 1 pointers) gets the others,
- * with the values that belong to them. */
+/* Takes every --part out of argv, since other options may be given once only; `rest` (argc + 1 pointers) gets the
+ * others, with the values that belong to them. */
 static int take_parts(merge_options *o, int argc, char **argv, char **rest, int *rest_count) {
   static const char name[] = "--part";
   int count = 0, code = CLI_OK;
@@ -101,7 +101,8 @@ static int take_parts(merge_options *o, int argc, char **argv, char **rest, int 
   return code;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------- */
+/* ---- files
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int open_array(const char *path, clattn_npy *npy) {
   char message[512];
@@ -192,7 +193,8 @@ static void reorder(const clattn_npy *npy, float *to) {
   }
 }
 
-/* ---- the device ---------------------------------------------------------------------------------------------------- */
+/* ---- the device
+ * ---------------------------------------------------------------------------------------------------- */
 
 static int make_buffer(const cli_session *session, cl_mem_flags flags, size_t count, size_t bytes, const char *name,
                        cl_mem *out) {
@@ -280,7 +282,7 @@ static int fetch(const cli_session *session, merge_options *o, int which, memory
       return cli_fail(CLI_FAILED, "the result could not be read back: %s", clattn_status_name(status));
   }
   c_order(npy, stride);
-  return cli_files_put(&o->files.file[which], npy->rank, npy->shape, stride, m->result[which]);
+  return cli_files_put(&o->files.file[which], "f4", npy->rank, npy->shape, stride, m->result[which]);
 }
 
 static int work(merge_options *o, cli_session *session, memory *m) {

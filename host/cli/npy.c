@@ -31,7 +31,7 @@ static int fail(const char *path, char *message, size_t capacity, const char *fo
 }
 
 size_t clattn_npy_type_bytes(const char *type) {
-  static const char *const names[] = {"f4", "f8", "f2", "u1", "b1", "i4", "i8", "u2"};
+  static const char *const names[] = {"f4", "f8", "f2", "u1", "b1", "i1", "i4", "i8", "u2"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     if (strcmp(type, names[i]) == 0)
       return (size_t)(type[1] - '0');

@@ -13,7 +13,7 @@
 enum { CLATTN_NPY_MAX_RANK = 8 };
 
 typedef struct clattn_npy {
-  char type[3];                        /* "f4", "f8", "f2", "u1", "b1", "i4", "i8", "u2" */
+  char type[3];                        /* "f4", "f8", "f2", "u1", "b1", "i1", "i4", "i8", "u2" */
   int rank;                            /* 0 to CLATTN_NPY_MAX_RANK */
   int64_t shape[CLATTN_NPY_MAX_RANK];  /* unused axes: 1 */
   int64_t stride[CLATTN_NPY_MAX_RANK]; /* in elements; C or Fortran order; unused axes: 0 */
@@ -39,9 +39,10 @@ int clattn_npy_write(const char *path, const char *type, int rank, const int64_t
                      char *message, size_t capacity);
 
 /* The same in steps, for callers that write several files and want all or none: begin (fails if the place can't be
- * written), put once, keep_old (optional: what stands in the place gets a second name), commit (the rename).  undo takes
- * back a commit after keep_old: the old file stands there again, or none.  discard removes what was not committed and the
- * second name; it accepts NULL, an all-zero struct and a committed one, and must follow every successful begin. */
+ * written), put once, keep_old (optional: what stands in the place gets a second name), commit (the rename).  undo
+ * takes back a commit after keep_old: the old file stands there again, or none.  discard removes what was not
+ * committed and the second name; it accepts NULL, an all-zero struct and a committed one, and must follow every
+ * successful begin. */
 typedef struct clattn_npy_writer {
   char *path;      /* where commit puts the file: `path` of begin with symbolic links resolved */
   char *temporary; /* beside it; NULL when there is nothing to remove */

@@ -94,7 +94,7 @@ int cli_next_option(int argc, char **argv, const struct option *longs) {
     }
     return unknown_option(argv[0], argv[at], longs);
   }
-  if (which >= 0 && which < 64) {
+  if (which >= 0 && which < 64 && option < CLI_REPEATABLE) {
     const uint64_t bit = UINT64_C(1) << which;
     if (given & bit) {
       cli_fail(CLI_USAGE, "%s: --%s is given twice", argv[0], longs[which].name);
@@ -210,8 +210,7 @@ static int apply_window(const char *text, clattn_problem *problem) {
   return cli_fail(CLI_USAGE, "--window takes two counts >= 0 or inf, as in 128,0 or inf,0; not '%s'", text);
 }
 
-/* "inf" and "nan" are numbers, which the library judges. */
-static int take_float(const char *option, const char *text, float *value) {
+int cli_take_float(const char *option, const char *text, float *value) {
   char *end = NULL;
   errno = 0;
   const float parsed = strtof(text, &end);
@@ -234,20 +233,37 @@ static int apply_alibi(const char *text, clattn_problem *problem) {
   return CLI_OK;
 }
 
+/* The place of a text among words, as the enums count them. */
+static int take_word(const char *option, const char *text, const char *const words[3], int32_t *value) {
+  for (int32_t i = 0; i < 3; i++) {
+    if (strcmp(text, words[i]) == 0) {
+      *value = i;
+      return CLI_OK;
+    }
+  }
+  return cli_fail(CLI_USAGE, "--%s takes %s, %s or %s, not '%s'", option, words[0], words[1], words[2], text);
+}
+
 int cli_rules_apply(const cli_rules *rules, int64_t queries, int64_t keys, clattn_problem *problem) {
   int code = apply_causal(rules, queries, keys, problem);
   if (code == CLI_OK && rules->window != NULL)
     code = apply_window(rules->window, problem);
   if (code == CLI_OK && rules->scale != NULL) {
     problem->scale_mode = CLATTN_SCALE_VALUE;
-    code = take_float("scale", rules->scale, &problem->scale);
+    code = cli_take_float("scale", rules->scale, &problem->scale);
   }
   if (code == CLI_OK && rules->softcap != NULL)
-    code = take_float("softcap", rules->softcap, &problem->softcap);
+    code = cli_take_float("softcap", rules->softcap, &problem->softcap);
   if (code == CLI_OK && rules->alibi != NULL)
     code = apply_alibi(rules->alibi, problem);
   if (code == CLI_OK && rules->chunk != NULL && (!cli_parse_int64(rules->chunk, &problem->chunk) || problem->chunk < 1))
     code = cli_fail(CLI_USAGE, "--chunk takes a number of keys >= 1, not '%s'", rules->chunk);
+  static const char *const similarities[3] = {"dot", "cosine", "additive"};
+  static const char *const maths[3] = {"exact", "half", "tf32"};
+  if (code == CLI_OK && rules->similarity != NULL)
+    code = take_word("similarity", rules->similarity, similarities, &problem->similarity);
+  if (code == CLI_OK && rules->math != NULL)
+    code = take_word("math", rules->math, maths, &problem->math);
   if (rules->batch_invariant)
     problem->flags |= CLATTN_BATCH_INVARIANT;
   return code;

@@ -8,17 +8,21 @@
 
 #include "clattn.h"
 
-/* getopt_long with our own messages: the next option's value, -1 at the end, '?' after an error that was printed (a word
- * that is no option, or an option given twice, is one).  Options are long ones only, at most 64. */
+/* getopt_long with our own messages: the next option's value, -1 at the end, '?' after an error that was printed (a
+ * word that is no option, or an option given twice, is one).  Options are long ones only, at most 64; those whose
+ * value is CLI_REPEATABLE or above may be given again. */
+enum { CLI_REPEATABLE = 1000 };
 int cli_next_option(int argc, char **argv, const struct option *longs);
 /* The nearest of the words, NULL when none is near. */
 const char *cli_nearest(const char *word, const char *const *words, size_t count);
-/* Makes every "--causal top-left" one word, since getopt takes an optional value only behind '='.  Returns a new NULL-ended
- * argv (malloc'ed, with *storage, which both must be freed after use), or NULL without memory. */
+/* Makes every "--causal top-left" one word, since getopt takes an optional value only behind '='.  Returns a new
+ * NULL-ended argv (malloc'ed, with *storage, which both must be freed after use), or NULL without memory. */
 char **cli_join_causal(int *argc, char **argv, char **storage);
 
 /* Whole-text numbers; 0 unless the text is one.  */
 int cli_parse_int64(const char *text, int64_t *value);
+/* Prints and returns the exit code; "inf" and "nan" are numbers. */
+int cli_take_float(const char *option, const char *text, float *value);
 /* Bytes, with an optional K, M or G (powers of 1024). */
 int cli_parse_bytes(const char *text, uint64_t *value);
 
@@ -26,7 +30,7 @@ int cli_parse_bytes(const char *text, uint64_t *value);
 typedef struct cli_rules {
   int causal;            /* --causal was given */
   const char *alignment; /* its value: "top-left", "bottom-right" or NULL */
-  const char *offset, *window, *scale, *softcap, *alibi, *chunk;
+  const char *offset, *window, *scale, *softcap, *alibi, *chunk, *similarity, *math;
   int batch_invariant;
 } cli_rules;
 /* queries, keys: of a batch entry, one that has not as many of both where there is such a one. */

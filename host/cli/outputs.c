@@ -76,9 +76,11 @@ int cli_files_begin(cli_files *files, const char *const *inputs, size_t input_co
   return CLI_OK;
 }
 
-int cli_files_put(cli_file *file, int rank, const int64_t *shape, const int64_t *stride, const float *data) {
+int cli_files_put(cli_file *file, const char *type, int rank, const int64_t *shape, const int64_t *stride,
+                  const void *data) {
   char message[512];
-  float *packed = NULL;
+  const size_t element = clattn_npy_type_bytes(type);
+  char *packed = NULL;
   int64_t count = 1, compact = 1;
   int is_compact = 1, code = CLI_OK;
   for (int axis = rank - 1; axis >= 0; axis--) {
@@ -88,21 +90,22 @@ int cli_files_put(cli_file *file, int rank, const int64_t *shape, const int64_t 
   }
   if (!is_compact && count > 0) {
     int64_t at[4] = {0, 0, 0, 0};
-    packed = malloc((size_t)count * sizeof *packed);
+    packed = malloc((size_t)count * element);
     if (packed == NULL)
       return cli_fail_memory();
     for (int64_t i = 0; i < count; i++) {
       int64_t offset = 0;
       for (int axis = 0; axis < rank; axis++)
         offset += at[axis] * stride[axis];
-      packed[i] = data[offset];
+      memcpy(packed + (size_t)i * element, (const char *)data + (size_t)offset * element, element);
       for (int axis = rank - 1; axis >= 0 && ++at[axis] == shape[axis]; axis--)
         at[axis] = 0;
     }
   }
+  file->type = type;
   file->rank = rank;
   memcpy(file->shape, shape, (size_t)rank * sizeof *shape);
-  if (clattn_npy_put(&file->writer, "f4", rank, shape, packed != NULL ? packed : data, message, sizeof message) != 0)
+  if (clattn_npy_put(&file->writer, type, rank, shape, packed != NULL ? packed : data, message, sizeof message) != 0)
     code = cli_fail(CLI_FAILED, "--%s: %s", file->option, message);
   free(packed);
   return code;

@@ -8,30 +8,38 @@
 #include <string.h>
 
 #include "cli.h"
+#include "convert.h"
 
 /* Buffers can't be empty. */
 enum { LEAST_BYTES = 64 };
 
+static int make_buffer(const cli_session *session, const cli_tensor *tensor, cl_mem *out) {
+  cl_int status = CL_SUCCESS;
+  if (tensor->name == NULL)
+    return CLI_OK;
+  /* The host pointer is only read: COPY_HOST_PTR. */
+  if (tensor->bytes > 0)
+    *out = clCreateBuffer(session->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, tensor->bytes,
+                          (void *)(uintptr_t)tensor->data, &status);
+  else
+    *out = clCreateBuffer(session->cl, CL_MEM_READ_ONLY, LEAST_BYTES, NULL, &status);
+  if (status == CL_SUCCESS)
+    return CLI_OK;
+  *out = NULL;
+  return cli_fail(CLI_FAILED, "a buffer of %zu bytes for %s could not be made: %s", tensor->bytes, tensor->name,
+                  clattn_status_name(status));
+}
+
 int cli_buffers_make(const cli_session *session, const cli_request *request, cli_buffers *out) {
+  int code = CLI_OK;
   memset(out, 0, sizeof *out);
-  for (int i = 0; i < CLI_INPUTS; i++) {
-    const cli_tensor *tensor = &request->input[i];
-    cl_int status = CL_SUCCESS;
-    if (tensor->name == NULL)
-      continue;
-    /* The host pointer is only read: COPY_HOST_PTR. */
-    if (tensor->bytes > 0)
-      out->input[i] = clCreateBuffer(session->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, tensor->bytes,
-                                     (void *)(uintptr_t)tensor->data, &status);
-    else
-      out->input[i] = clCreateBuffer(session->cl, CL_MEM_READ_ONLY, LEAST_BYTES, NULL, &status);
-    if (status != CL_SUCCESS) {
-      cli_buffers_release(out);
-      return cli_fail(CLI_FAILED, "a buffer of %zu bytes for %s could not be made: %s", tensor->bytes, tensor->name,
-                      clattn_status_name(status));
-    }
-  }
-  return CLI_OK;
+  for (int i = 0; i < CLI_INPUTS && code == CLI_OK; i++)
+    code = make_buffer(session, &request->input[i], &out->input[i]);
+  for (int i = 0; i < request->hook.buffers && code == CLI_OK; i++)
+    code = make_buffer(session, &request->hook.buffer[i], &out->hook[i]);
+  if (code != CLI_OK)
+    cli_buffers_release(out);
+  return code;
 }
 
 void cli_buffers_release(cli_buffers *buffers) {
@@ -39,6 +47,11 @@ void cli_buffers_release(cli_buffers *buffers) {
     if (buffers->input[i] != NULL)
       clReleaseMemObject(buffers->input[i]);
     buffers->input[i] = NULL;
+  }
+  for (int i = 0; i < CLI_HOOK_SLOTS; i++) {
+    if (buffers->hook[i] != NULL)
+      clReleaseMemObject(buffers->hook[i]);
+    buffers->hook[i] = NULL;
   }
 }
 
@@ -66,10 +79,11 @@ static int make_result(const cli_session *session, const clattn_problem *problem
     return cli_fail(CLI_USAGE, "the layout of %s is not supported yet", output_names[output]);
   const int64_t count = cli_extent(result->shape, result->stride);
   const uint64_t most = session->info.max_alloc_bytes;
-  if (count < 0 || (uint64_t)count > most / sizeof(float))
+  result->dtype = tensor.dtype;
+  if (count < 0 || (uint64_t)count > most / cli_dtype_bytes(tensor.dtype, 1))
     return cli_fail(CLI_FAILED, "%s is larger than the device's largest allocation of %" PRIu64 " bytes",
                     output_names[output], most);
-  const size_t bytes = (size_t)count * sizeof(float);
+  const size_t bytes = cli_dtype_bytes(tensor.dtype, (size_t)count);
   result->buffer =
       clCreateBuffer(session->cl, CL_MEM_READ_WRITE, bytes > LEAST_BYTES ? bytes : LEAST_BYTES, NULL, &status);
   if (status != CL_SUCCESS)
@@ -77,7 +91,7 @@ static int make_result(const cli_session *session, const clattn_problem *problem
                     clattn_status_name(status));
   if (packed && bytes > 0) {
     /* Rows behind the last sequence are nobody's, and are not written. */
-    const float zero = 0;
+    const cl_uchar zero = 0;
     status = clEnqueueFillBuffer(session->queue, result->buffer, &zero, sizeof zero, 0, bytes, 0, NULL, NULL);
     if (status != CL_SUCCESS)
       return cli_fail(CLI_FAILED, "%s could not be filled with 0: %s", output_names[output],
@@ -89,12 +103,20 @@ static int make_result(const cli_session *session, const clattn_problem *problem
 static int map_result(const cli_session *session, int output, cli_result *result) {
   cl_int status = CL_SUCCESS;
   const int64_t count = cli_extent(result->shape, result->stride);
-  const size_t bytes = (size_t)count * sizeof(float);
-  result->data = clEnqueueMapBuffer(session->queue, result->buffer, CL_TRUE, CL_MAP_READ, 0,
-                                    bytes > LEAST_BYTES ? bytes : LEAST_BYTES, 0, NULL, NULL, &status);
+  const size_t bytes = cli_dtype_bytes(result->dtype, (size_t)count);
+  result->stored = clEnqueueMapBuffer(session->queue, result->buffer, CL_TRUE, CL_MAP_READ, 0,
+                                      bytes > LEAST_BYTES ? bytes : LEAST_BYTES, 0, NULL, NULL, &status);
   if (status != CL_SUCCESS) {
-    result->data = NULL;
+    result->stored = NULL;
     return cli_fail(CLI_FAILED, "%s could not be read back: %s", output_names[output], clattn_status_name(status));
+  }
+  result->data = result->stored;
+  if (result->dtype != CLATTN_F32) {
+    result->widened = malloc(count > 0 ? (size_t)count * sizeof *result->widened : 1);
+    result->data = result->widened;
+    if (result->widened == NULL)
+      return cli_fail_memory();
+    cli_dtype_convert(result->dtype, result->stored, CLATTN_F32, result->widened, (size_t)count);
   }
   return CLI_OK;
 }
@@ -111,9 +133,19 @@ static clattn_ints host_ints(const int32_t *values, int64_t count) {
 }
 
 static void fill_args(const cli_request *request, const cli_buffers *buffers, const cli_pass *pass, clattn_args *args) {
-  clattn_mem *const inputs[CLI_INPUTS] = {
-      &args->q,    &args->k,         &args->v, &args->bias, &args->keep_mask, &args->block_mask, &args->alibi_slopes,
-      &args->sink, &args->page_table};
+  clattn_mem *const inputs[CLI_INPUTS] = {&args->q,
+                                          &args->k,
+                                          &args->v,
+                                          &args->bias,
+                                          &args->keep_mask,
+                                          &args->block_mask,
+                                          &args->alibi_slopes,
+                                          &args->sink,
+                                          &args->page_table,
+                                          &args->head_scale,
+                                          &args->add_w,
+                                          &args->k_scale,
+                                          &args->v_scale};
   clattn_ints *const ints[CLI_INTS] = {[CLI_Q_LENGTHS] = &args->q_lengths,
                                        [CLI_K_LENGTHS] = &args->k_lengths,
                                        [CLI_PREFIX] = &args->prefix,
@@ -125,8 +157,16 @@ static void fill_args(const cli_request *request, const cli_buffers *buffers, co
   clattn_args_init(args);
   for (int i = 0; i < CLI_INPUTS; i++) {
     /* Values count only where there is an output. */
-    if (buffers->input[i] != NULL && (i != CLI_V || pass->result[CLI_O].buffer != NULL))
+    if (buffers->input[i] != NULL && ((i != CLI_V && i != CLI_V_SCALE) || pass->result[CLI_O].buffer != NULL))
       *inputs[i] = clattn_buffer(buffers->input[i], 0);
+  }
+  for (int i = 0; i < CLI_HOOK_SLOTS; i++) {
+    if (buffers->hook[i] != NULL)
+      args->hook_buffer[i] = clattn_buffer(buffers->hook[i], 0);
+  }
+  for (int i = 0; i < request->hook.scalars; i++) {
+    args->hook_scalar[i].kind = CLATTN_SCALAR_HOST;
+    args->hook_scalar[i].value = request->hook.scalar[i];
   }
   for (int i = 0; i < CLI_OUTPUTS; i++) {
     if (pass->result[i].buffer != NULL)
@@ -227,10 +267,13 @@ int cli_pass_run(const cli_session *session, const cli_request *request, const c
 void cli_pass_close(const cli_session *session, cli_pass *pass) {
   for (int i = 0; i < CLI_OUTPUTS; i++) {
     cli_result *result = &pass->result[i];
-    if (result->data != NULL)
-      clEnqueueUnmapMemObject(session->queue, result->buffer, (void *)(uintptr_t)result->data, 0, NULL, NULL);
+    if (result->stored != NULL)
+      clEnqueueUnmapMemObject(session->queue, result->buffer, (void *)(uintptr_t)result->stored, 0, NULL, NULL);
     if (result->buffer != NULL)
       clReleaseMemObject(result->buffer);
+    free(result->widened);
+    result->widened = NULL;
+    result->stored = NULL;
     result->data = NULL;
     result->buffer = NULL;
   }

@@ -8,6 +8,7 @@
 
 typedef struct cli_buffers {
   cl_mem input[CLI_INPUTS];
+  cl_mem hook[CLI_HOOK_SLOTS];
 } cli_buffers;
 
 /* The one copy that an input sees: from the mapped file into the buffer. */
@@ -19,8 +20,11 @@ enum { CLI_O, CLI_LSE, CLI_SCORES, CLI_MAX_LOGIT, CLI_OUTPUTS };
 typedef struct cli_result {
   /* (batch, head, row, element); missing axes are 1.  Packed o and lse are (1, head, row of all, element). */
   int64_t shape[4], stride[4];
-  const float *data; /* mapped; NULL when this pass did not compute it */
-  cl_mem buffer;     /* private */
+  clattn_dtype dtype;
+  const void *stored; /* mapped, of this type; NULL when this pass did not compute it */
+  const float *data;  /* the same numbers as floats */
+  cl_mem buffer;      /* private */
+  float *widened;     /* private: `data` where the type is not f32 */
 } cli_result;
 
 typedef struct cli_pass {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "convert.h"
 #include "options.h"
 
 static void print_explanation(const cli_pass *pass) {
@@ -65,6 +66,10 @@ void cli_report_text(const cli_report *report, int explain) {
   printf("   (batch, heads, rows, dim)%s%s\n",
          cli_packed_q(problem) || cli_packed_k(problem) ? ", packed (rows, heads, dim)" : "",
          cli_paged(problem) ? ", pages (pages, page size, heads, dim)" : "");
+  const clattn_dtype dtypes[4] = {problem->q.dtype, problem->k.dtype, problem->v.dtype, problem->o.dtype};
+  if (dtypes[0] != CLATTN_F32 || dtypes[1] != CLATTN_F32 || dtypes[2] != CLATTN_F32 || dtypes[3] != CLATTN_F32)
+    printf("types       q %s   k %s   v %s   o %s\n", cli_dtype_name(dtypes[0]), cli_dtype_name(dtypes[1]),
+           cli_dtype_name(dtypes[2]), cli_dtype_name(dtypes[3]));
   printf("device      %s  %s\n", report->session->device.id, report->session->info.name);
   for (int p = 0; p < report->count; p++) {
     const cli_pass *pass = &report->passes[p];
@@ -98,7 +103,8 @@ void cli_report_text(const cli_report *report, int explain) {
   for (int i = 0; report->files != NULL && i < CLI_MAX_FILES; i++) {
     const cli_file *file = &report->files->file[i];
     if (file->path != NULL)
-      printf("wrote       %s  f4 %s\n", file->path, cli_shape_text(file->rank, file->shape, text, sizeof text));
+      printf("wrote       %s  %s %s\n", file->path, file->type,
+             cli_shape_text(file->rank, file->shape, text, sizeof text));
   }
 }
 
@@ -184,6 +190,12 @@ int cli_report_json(const cli_report *report) {
     const int rank = main_shape(&report->request->problem, i, shape);
     add_shape(shapes, names[i], rank, shape);
   }
+  const clattn_problem *problem = &report->request->problem;
+  cJSON *types = cJSON_AddObjectToObject(root, "types");
+  cJSON_AddStringToObject(types, "q", cli_dtype_name(problem->q.dtype));
+  cJSON_AddStringToObject(types, "k", cli_dtype_name(problem->k.dtype));
+  cJSON_AddStringToObject(types, "v", cli_dtype_name(problem->v.dtype));
+  cJSON_AddStringToObject(types, "o", cli_dtype_name(problem->o.dtype));
   cJSON *runs = cJSON_AddArrayToObject(root, "runs");
   for (int p = 0; p < report->count; p++)
     add_pass(runs, &report->passes[p], report->checks != NULL ? &report->checks[p] : NULL);
@@ -196,6 +208,7 @@ int cli_report_json(const cli_report *report) {
     cJSON_AddItemToArray(files, f);
     cJSON_AddStringToObject(f, "option", file->option);
     cJSON_AddStringToObject(f, "path", file->path);
+    cJSON_AddStringToObject(f, "type", file->type);
     add_shape(f, "shape", file->rank, file->shape);
   }
   cJSON_AddNumberToObject(root, "peak_memory_mb", cli_peak_megabytes());

@@ -9,6 +9,8 @@
 
 #include "arrays.h"
 #include "cli.h"
+#include "convert.h"
+#include "types.h"
 
 static const struct input_row {
   const char *name;
@@ -23,6 +25,10 @@ static const struct input_row {
     [CLI_ALIBI_SLOPES] = {"alibi-slopes", offsetof(clattn_problem, alibi_slopes)},
     [CLI_SINK] = {"sink", offsetof(clattn_problem, sink)},
     [CLI_PAGE_TABLE] = {"page-table", 0},
+    [CLI_HEAD_SCALE] = {"head-scale", offsetof(clattn_problem, head_scale)},
+    [CLI_ADD_W] = {"add-w", offsetof(clattn_problem, add_w)},
+    [CLI_K_SCALE] = {"k-scale", offsetof(clattn_problem, k_scale)},
+    [CLI_V_SCALE] = {"v-scale", offsetof(clattn_problem, v_scale)},
 };
 
 static const char *const ints_names[CLI_INTS] = {
@@ -67,6 +73,14 @@ int cli_input_used(const clattn_problem *problem, int input) {
     return problem->use_sink != 0;
   case CLI_PAGE_TABLE:
     return cli_paged(problem);
+  case CLI_HEAD_SCALE:
+    return problem->use_head_scale != 0;
+  case CLI_ADD_W:
+    return problem->similarity == CLATTN_ADDITIVE;
+  case CLI_K_SCALE:
+    return cli_dtype_is_quantised(problem->k.dtype);
+  case CLI_V_SCALE:
+    return cli_dtype_is_quantised(problem->v.dtype);
   default:
     return 1;
   }
@@ -77,7 +91,7 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 }
 
 void cli_input_shape(const clattn_problem *problem, int input, int64_t shape[4]) {
-  const int of_keys = input == CLI_K || input == CLI_V;
+  const int of_keys = input == CLI_K || input == CLI_V || input == CLI_K_SCALE || input == CLI_V_SCALE;
   shape[0] = problem->batch;
   shape[1] = of_keys ? problem->kv_heads : problem->q_heads;
   shape[2] = of_keys ? problem->k_len : problem->q_len;
@@ -98,7 +112,18 @@ void cli_input_shape(const clattn_problem *problem, int input, int64_t shape[4])
     shape[3] = ceil_div(ceil_div(problem->k_len, problem->block_k), 32);
     break;
   case CLI_SINK:
+  case CLI_HEAD_SCALE:
     shape[0] = shape[2] = shape[3] = 1;
+    break;
+  case CLI_ADD_W:
+    shape[0] = shape[2] = 1;
+    shape[3] = problem->qk_dim;
+    break;
+  case CLI_K_SCALE:
+    shape[3] = cli_dtype_groups(problem->k.dtype, problem->qk_dim);
+    break;
+  case CLI_V_SCALE:
+    shape[3] = cli_dtype_groups(problem->v.dtype, problem->v_dim);
     break;
   case CLI_ALIBI_SLOPES:
     shape[2] = shape[3] = 1;
@@ -129,7 +154,8 @@ int cli_input_strides(const clattn_problem *problem, int input, const int64_t sh
     return 1;
   }
   const clattn_tensor *tensor = (const clattn_tensor *)(const void *)((const char *)problem + inputs[input].descriptor);
-  if ((input == CLI_ALIBI_SLOPES || input == CLI_SINK) && tensor->layout != CLATTN_LAYOUT_STRIDED) {
+  if ((input == CLI_ALIBI_SLOPES || input == CLI_SINK || input == CLI_HEAD_SCALE) &&
+      tensor->layout != CLATTN_LAYOUT_STRIDED) {
     const int64_t heads[4] = {0, 1, 0, 0};
     memcpy(stride, heads, sizeof heads);
     return 1;
@@ -217,8 +243,9 @@ static int fit_shapes(const cli_request_options *options, cli_request *request) 
     if (shape[i][0] == 0 || shape[i][1] == 0 || shape[i][3] == 0)
       return cli_fail(CLI_USAGE, "--%s has shape %s: only the axis of %s may have length 0", tensor->name,
                       cli_shape_text(tensor->rank, tensor->shape, text, sizeof text), i == CLI_Q ? "queries" : "keys");
-    *cli_input_tensor(problem, i) =
-        layout == CLATTN_LAYOUT_BHSD ? cli_describe(shape[i], stride[i]) : cli_describe_as(layout, shape[i], stride[i]);
+    *cli_input_tensor(problem, i) = layout == CLATTN_LAYOUT_BHSD
+                                        ? cli_describe(tensor->dtype, shape[i], stride[i])
+                                        : cli_describe_as(layout, tensor->dtype, shape[i], stride[i]);
   }
   if (shape[CLI_Q][3] != shape[CLI_K][3])
     return mismatch(q, k, "the head dimensions", shape[CLI_Q][3], shape[CLI_K][3]);
@@ -242,7 +269,9 @@ static int fit_shapes(const cli_request_options *options, cli_request *request) 
   problem->o.layout = request->bshd && q->rank >= 3 ? CLATTN_LAYOUT_BSHD : CLATTN_LAYOUT_BHSD;
   if (cli_packed_q(problem))
     problem->o.layout = problem->lse.layout = CLATTN_LAYOUT_PACKED;
-  return fit_batch(options, request, shape);
+  problem->o.dtype = problem->q.dtype;
+  const int code = cli_take_dtype("out-dtype", options->out_dtype, 0, &problem->o.dtype);
+  return code == CLI_OK ? fit_batch(options, request, shape) : code;
 }
 
 /* Lengths, with which the scores have their size, and what goes with them. */
@@ -267,6 +296,7 @@ static int fit_lengths(const cli_request_options *options, cli_request *request)
 static int check_together(const cli_request_options *o) {
   const int paged = o->input[CLI_PAGE_TABLE] != NULL;
   const int packed_q = o->ints[CLI_CU_SEQLENS_Q] != NULL, packed_k = o->ints[CLI_CU_SEQLENS_K] != NULL;
+  const int additive = o->rules.similarity != NULL && strcmp(o->rules.similarity, "additive") == 0;
   const struct {
     int given, needed;
     const char *option, *needs;
@@ -277,6 +307,9 @@ static int check_together(const cli_request_options *o) {
       {o->page_size != NULL, paged, "page-size", "page-table F"},
       {paged, o->ints[CLI_K_LENGTHS] != NULL, "page-table", "k-lengths F, the number of keys of every batch entry"},
       {o->input[CLI_ALIBI_SLOPES] != NULL, o->rules.alibi != NULL, "alibi-slopes", "alibi signed or symmetric"},
+      {o->input[CLI_ADD_W] != NULL, additive, "add-w", "similarity additive"},
+      {additive, o->input[CLI_ADD_W] != NULL, "similarity additive", "add-w F"},
+      {o->dtype[CLI_BIAS] != NULL, o->input[CLI_BIAS] != NULL, "bias-dtype", "bias F"},
       {o->ints[CLI_PREFIX] != NULL, o->rules.causal, "prefix",
        "causal: without it every key before the prefix is seen"},
   };
@@ -300,7 +333,9 @@ static int load_main(const cli_request_options *options, cli_request *request, i
   else if (options->ints[of_q ? CLI_CU_SEQLENS_Q : CLI_CU_SEQLENS_K] != NULL)
     low = high = 3;
   cli_tensor *tensor = &request->input[input];
-  const int code = cli_tensor_load(tensor, inputs[input].name, options->input[input], "f4", low, high);
+  if (input == CLI_K && request->input[CLI_Q].rank > 0)
+    request->storage[CLI_K].dim = request->input[CLI_Q].shape[request->input[CLI_Q].rank - 1];
+  const int code = cli_take_stored(request, input, options->input[input], low, high);
   if (code == CLI_OK && tensor->rank < low) /* text */
     return cli_fail(CLI_USAGE, "--%s: text has 2 axes; here there must be %d", tensor->name, low);
   return code;
@@ -329,8 +364,27 @@ static int apply_rules(const cli_request_options *options, cli_request *request)
   return cli_rules_apply(&options->rules, queries, keys, &request->problem);
 }
 
+/* How the options want q, k, v and bias stored. */
+static int choose_storage(const cli_request_options *options, cli_request *request) {
+  static const char *const names[CLI_STORED] = {"q-dtype", "k-dtype", "v-dtype", "bias-dtype"};
+  cli_storage *storage = request->storage;
+  int code = CLI_OK;
+  for (int i = 0; i < CLI_STORED && code == CLI_OK; i++) {
+    storage[i].given = options->dtype[i] != NULL;
+    code = cli_take_dtype(names[i], options->dtype[i], i == CLI_K || i == CLI_V, &storage[i].dtype);
+  }
+  storage[CLI_K].scales = options->input[CLI_K_SCALE] != NULL ? CLI_SCALES_GIVEN : CLI_SCALES_NONE;
+  storage[CLI_V].scales = options->input[CLI_V_SCALE] != NULL ? CLI_SCALES_GIVEN : CLI_SCALES_NONE;
+  if (code == CLI_OK && options->v_dim != NULL &&
+      (!cli_parse_int64(options->v_dim, &storage[CLI_V].dim) || storage[CLI_V].dim < 1))
+    code = cli_fail(CLI_USAGE, "--v-dim takes a number of elements >= 1, not '%s'", options->v_dim);
+  return code;
+}
+
 static int from_files(const cli_request_options *options, cli_request *request) {
   int code = check_together(options);
+  if (code == CLI_OK)
+    code = choose_storage(options, request);
   for (int i = CLI_Q; i <= CLI_V && code == CLI_OK; i++) {
     if (options->input[i] == NULL)
       return cli_fail(CLI_USAGE, "--%s is missing: queries, keys and values are needed", inputs[i].name);
@@ -354,11 +408,17 @@ static int from_files(const cli_request_options *options, cli_request *request) 
     code = cli_take_block_size(request, options->block_size);
   if (code == CLI_OK && options->input[CLI_BLOCK_MASK] != NULL)
     code = cli_take_block_mask(request, options->input[CLI_BLOCK_MASK]);
-  for (int i = CLI_ALIBI_SLOPES; i <= CLI_SINK && code == CLI_OK; i++) {
-    if (options->input[i] != NULL)
+  for (int i = CLI_ALIBI_SLOPES; i < CLI_INPUTS && code == CLI_OK; i++) {
+    const int of_heads = i == CLI_ALIBI_SLOPES || i == CLI_SINK || i == CLI_HEAD_SCALE;
+    if (of_heads && options->input[i] != NULL)
       code = cli_take_heads(request, i, options->input[i]);
+    if ((i == CLI_K_SCALE || i == CLI_V_SCALE) && cli_input_used(&request->problem, i))
+      code = cli_take_scale(request, i, options->input[i]);
   }
+  if (code == CLI_OK && options->input[CLI_ADD_W] != NULL)
+    code = cli_take_add_w(request, options->input[CLI_ADD_W]);
   request->problem.use_sink = options->input[CLI_SINK] != NULL;
+  request->problem.use_head_scale = options->input[CLI_HEAD_SCALE] != NULL;
   if (code == CLI_OK)
     code = apply_rules(options, request);
   return code == CLI_OK ? check_problem(&request->problem, "the problem") : code;
@@ -379,6 +439,14 @@ static int refuse_rules(const cli_request_options *options) {
                {"alibi", r->alibi != NULL},
                {"chunk", r->chunk != NULL},
                {"batch-invariant", r->batch_invariant},
+               {"similarity", r->similarity != NULL},
+               {"math", r->math != NULL},
+               {"q-dtype", options->dtype[CLI_Q] != NULL},
+               {"k-dtype", options->dtype[CLI_K] != NULL},
+               {"v-dtype", options->dtype[CLI_V] != NULL},
+               {"bias-dtype", options->dtype[CLI_BIAS] != NULL},
+               {"out-dtype", options->out_dtype != NULL},
+               {"v-dim", options->v_dim != NULL},
                {"block-size", options->block_size != NULL},
                {"page-size", options->page_size != NULL},
                {"layout", options->layout != NULL}};
@@ -397,7 +465,7 @@ static int take_main(const char *source, cli_request *request, int input) {
   const int special = layout == CLATTN_LAYOUT_PACKED || layout == CLATTN_LAYOUT_PAGED;
   int64_t want[4], shape[4], stride[4];
   char got_text[128], want_text[128];
-  const int code = cli_tensor_load(tensor, inputs[input].name, source, "f4", 2, 4);
+  const int code = cli_take_stored(request, input, source, 2, 4);
   if (code != CLI_OK)
     return code;
   cli_input_shape(problem, input, want);
@@ -412,7 +480,8 @@ static int take_main(const char *source, cli_request *request, int input) {
                     cli_shape_text(tensor->rank, tensor->shape, got_text, sizeof got_text),
                     cli_shape_text(4, want, want_text, sizeof want_text));
   }
-  *cli_input_tensor(problem, input) = special ? cli_describe_as(layout, want, stride) : cli_describe(want, stride);
+  *cli_input_tensor(problem, input) =
+      special ? cli_describe_as(layout, tensor->dtype, want, stride) : cli_describe(tensor->dtype, want, stride);
   return CLI_OK;
 }
 
@@ -430,7 +499,13 @@ static int take_given(const char *source, cli_request *request, int input) {
     return cli_take_block_mask(request, source);
   case CLI_ALIBI_SLOPES:
   case CLI_SINK:
+  case CLI_HEAD_SCALE:
     return cli_take_heads(request, input, source);
+  case CLI_ADD_W:
+    return cli_take_add_w(request, source);
+  case CLI_K_SCALE:
+  case CLI_V_SCALE:
+    return cli_take_scale(request, input, source);
   case CLI_PAGE_TABLE:
     return cli_take_page_table(request, source);
   default:
@@ -481,32 +556,76 @@ static int check_given_table(const cli_request *request) {
   return cli_check_page_table(request);
 }
 
+/* A line names a hook and can't carry it: blanks the word.  Returns whether it was there. */
+static int take_hook_word(char *line) {
+  static const char word[] = "hook=yes";
+  static const char spaces[] = " \t\r\n";
+  int found = 0;
+  for (char *at = line + strspn(line, spaces); *at != 0; at += strspn(at, spaces)) {
+    const size_t length = strcspn(at, spaces);
+    if (length == sizeof word - 1 && memcmp(at, word, length) == 0) {
+      memset(at, ' ', length);
+      found = 1;
+    }
+    at += length;
+  }
+  return found;
+}
+
+/* The problem that the line says. */
+static int parse_line(const char *text, cli_request *request) {
+  clattn_error error;
+  const size_t bytes = strlen(text) + 1;
+  char *line = malloc(bytes);
+  if (line == NULL)
+    return cli_fail_memory();
+  memcpy(line, text, bytes);
+  const int hooked = take_hook_word(line), hook_given = request->hook.handle != NULL;
+  clattn_error_init(&error);
+  int code = CLI_OK;
+  const clattn_status status = clattn_problem_parse(line, &request->problem, &error);
+  if (status != CLATTN_SUCCESS)
+    code = cli_fail_status(status, &error, "--problem");
+  else if (hooked && !hook_given)
+    code = cli_fail(CLI_USAGE, "--problem: the line uses a hook (hook=yes), which --hook FILE.cl must give");
+  else if (hook_given && !hooked)
+    code = cli_fail(CLI_USAGE, "--hook is given, but the problem line does not use it (hook=yes)");
+  request->problem.hook = request->hook.handle;
+  free(line);
+  return code;
+}
+
+/* The types of what is given are the line's. */
+static void storage_of_line(const cli_request_options *options, cli_request *request) {
+  const clattn_problem *problem = &request->problem;
+  const clattn_dtype dtypes[CLI_STORED] = {problem->q.dtype, problem->k.dtype, problem->v.dtype, problem->bias.dtype};
+  for (int i = 0; i < CLI_STORED; i++) {
+    const int scale = i == CLI_K ? CLI_K_SCALE : CLI_V_SCALE;
+    request->storage[i].given = 1;
+    request->storage[i].dtype = dtypes[i];
+    request->storage[i].dim = i == CLI_V ? problem->v_dim : problem->qk_dim;
+    request->storage[i].scales = options->input[scale] != NULL ? CLI_SCALES_GIVEN : CLI_SCALES_DRAWN;
+  }
+}
+
 static int from_line(const cli_request_options *options, cli_request *request) {
   /* Sequences come before the lengths that they bound. */
   static const int order[] = {CLI_CU_SEQLENS_Q, CLI_CU_SEQLENS_K, CLI_Q_LENGTHS, CLI_K_LENGTHS, CLI_PREFIX};
   clattn_problem *problem = &request->problem;
-  clattn_error error;
-  clattn_error_init(&error);
   int code = refuse_rules(options);
-  if (code != CLI_OK)
-    return code;
-  const clattn_status status = clattn_problem_parse(options->line, problem, &error);
-  if (status != CLATTN_SUCCESS)
-    return cli_fail_status(status, &error, "--problem");
-  code = check_problem(problem, "--problem");
+  if (code == CLI_OK)
+    code = parse_line(options->line, request);
+  if (code == CLI_OK)
+    code = check_problem(problem, "--problem");
   if (code != CLI_OK)
     return code;
   fill_sizes(problem);
-  const clattn_tensor *used[] = {&problem->q,   &problem->k,      &problem->v,   &problem->o,
-                                 &problem->lse, &problem->scores, &problem->bias};
-  for (size_t i = 0; i < sizeof used / sizeof used[0]; i++) {
-    if (used[i]->dtype != CLATTN_F32)
-      return cli_fail(CLI_USAGE, "--problem: this program fills and reads float tensors only; other storage types are "
-                                 "not supported yet");
-  }
+  storage_of_line(options, request);
   for (int i = 0; i < CLI_INPUTS && code == CLI_OK; i++) {
     if (options->input[i] != NULL)
       code = take_given(options->input[i], request, i);
+    else if ((i == CLI_K_SCALE || i == CLI_V_SCALE) && request->input[i].name != NULL)
+      code = cli_take_scale(request, i, NULL);
   }
   if (code == CLI_OK && options->drop_mask != NULL) {
     if (problem->keep_mask_kind != CLATTN_MASK_U8)
@@ -533,8 +652,17 @@ int cli_request_make(const cli_request_options *options, cli_request *out) {
   clattn_problem_init(&out->problem);
   if (options->input[CLI_KEEP_MASK] != NULL && options->drop_mask != NULL)
     return cli_fail(CLI_USAGE, "--keep-mask and --drop-mask are opposites of each other: give one of them");
+  if (options->hook_args > 0 && options->hook == NULL)
+    return cli_fail(CLI_USAGE, "--hook-arg needs --hook FILE.cl");
+  if (options->hook != NULL) {
+    const int code = cli_hook_load(options->hook, options->hook_arg, options->hook_args, &out->hook);
+    if (code != CLI_OK)
+      return code;
+    out->problem.hook = out->hook.handle;
+  }
   if (options->line != NULL) {
     out->rank = 4;
+    out->from_line = 1;
     return from_line(options, out);
   }
   if (options->seed != NULL)
@@ -552,4 +680,5 @@ void cli_request_close(cli_request *request) {
     free(request->ints[i]);
     request->ints[i] = NULL;
   }
+  cli_hook_close(&request->hook);
 }

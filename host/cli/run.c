@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "convert.h"
 #include "heatmap.h"
 #include "outputs.h"
 #include "pass.h"
@@ -14,7 +15,7 @@
 #include "request.h"
 #include "verify.h"
 
-/* Two parts: compilers need not take longer literals. */
+/* Three parts: compilers need not take longer literals. */
 static const char help[] =
     "usage: clattn run --q F --k F --v F [options]\n"
     "       clattn run --problem LINE [--seed N] [options]\n"
@@ -23,8 +24,11 @@ static const char help[] =
     "map of the weights of one head.\n"
     "\n"
     "inputs\n"
-    "  --q, --k, --v F     f4 arrays of rank 2 to 4: (batch, heads, rows, dim), missing leading axes are 1.  F is an\n"
-    "                      .npy file (C or Fortran order), a .csv or .txt file, or text such as \"1 0; 0 1\"\n"
+    "  --q, --k, --v F     arrays of rank 2 to 4: (batch, heads, rows, dim), missing leading axes are 1.  F is an "
+    ".npy\n"
+    "                      file (C or Fortran order; f4, f2, and others as below), a .csv or .txt file, or text such "
+    "as\n"
+    "                      \"1 0; 0 1\"\n"
     "  --layout L          bhsd (default), or bshd: (batch, rows, heads, dim) for q, k, v and the output, from rank 3 "
     "on\n"
     "  --cu-seqlens-q F, --cu-seqlens-k F   packed sequences: sequence b is row F[b] to row F[b+1]-1 of q (rows, "
@@ -41,9 +45,13 @@ static const char help[] =
     "  --seed N            for what is drawn (default 0)\n"
     "\n"
     "scores\n"
-    "  --scale X           default 1/sqrt(dim)\n"
+    "  --similarity S      dot (default), cosine, or additive: the sum of w * tanh(q + k), with --add-w\n"
+    "  --add-w F           f4, (dim) or (heads, dim): w of the additive similarity\n"
+    "  --scale X           default 1/sqrt(dim) for dot, else 1\n"
+    "  --head-scale F      f4, (heads): multiplies the scores of a head, as --scale does those of all\n"
     "  --softcap X         scores become X tanh(score / X)\n"
-    "  --bias F            f4, rank 1 to 4, added to the scores; broadcasts to (batch, heads, queries, keys)\n"
+    "  --bias F            f4, f2 or u2, rank 1 to 4, added to the scores; broadcasts to (batch, heads, queries, "
+    "keys)\n"
     "  --alibi A           signed adds slope * (key - position), symmetric -slope * |key - position|\n"
     "  --alibi-slopes F    f4, (heads) or (batch, heads); default: the standard slopes for this number of heads\n"
     "  --sink F            f4, (heads): a score per head that takes part in the softmax and has no value\n"
@@ -55,12 +63,33 @@ static const char help[] =
     "  --prefix N|F        with --causal: keys before N are seen by all; F has a number per batch entry (i4 or i8)\n"
     "  --window L,R        keys from L before to R behind the position; inf = unlimited\n"
     "  --chunk C           keys of the position's own chunk of C\n";
-static const char help_rest[] =
+static const char help_types[] =
     "  --keep-mask F       b1 or u1, rank 1 to 4, non-zero = attend; broadcasts as the bias does\n"
     "  --drop-mask F       the opposite: non-zero = ignore\n"
     "  --block-mask F --block-size Q,K   b1 or u1, rank 1 to 4, non-zero = attend, for blocks of Q queries and K "
     "keys;\n"
     "                      broadcasts to (batch, heads, query blocks, key blocks)\n"
+    "  --hook FILE.cl      OpenCL C that defines float clattn_score(float s, const clattn_at *at), bool\n"
+    "                      clattn_keep(const clattn_at *at), or both; clattn.h says what they see.  --verify can't run "
+    "it,\n"
+    "                      --verify=device can\n"
+    "  --hook-arg A        buffer=F gives it an array (.npy, any type, C order; or text): at->buffer[0], the next one\n"
+    "                      at->buffer[1] and so on.  scalar=X a number: at->scalar[0] and so on.  Up to four of each\n"
+    "\n"
+    "types (default: as the file has them: f4 is f32, f2 is f16, i1 is i8)\n"
+    "  --q-dtype, --k-dtype, --v-dtype, --bias-dtype T   f32, f16 or bf16: rounded to nearest even where the file has\n"
+    "                      another; a file of u2 holds the bits of bf16 and needs T = bf16.  For k and v also i8 and "
+    "i4:\n"
+    "                      x = scale * code.  A file of f4 or f2 is quantised here, every row (i8) or 32 elements of "
+    "it\n"
+    "                      (i4) with the scale max |x| / 127 or / 7; a file of codes needs its scales: i1 for i8, u1 "
+    "for\n"
+    "                      i4, two elements a byte, the low four bits first, x = scale * (bits - 8)\n"
+    "  --k-scale, --v-scale F   f4 or f2, of the shape of k or v, but the last axis is 1, for i4 one per 32 elements\n"
+    "  --v-dim N           elements in a row of v in u1; default two per byte (a row of k has as many as q's)\n"
+    "  --out-dtype T       f32, f16 (written as f2) or bf16 (as u2); default: q's type\n"
+    "  --math M            exact (default); half or tf32 permit products that are rounded so, for speed\n";
+static const char help_rest[] =
     "\n"
     "outputs (.npy; all are written, or none)\n"
     "  --out F             the output, of q's rank and layout\n"
@@ -103,7 +132,10 @@ static const char help_rest[] =
     "  --cu-seqlens-q '0 3 10' --cu-seqlens-k '0 3 10' --causal\n"
     "  --page-table table.npy --page-size 16 --k-lengths lengths.npy\n"
     "  --block-mask blocks.npy --block-size 64,64     --drop-mask padding.npy\n"
-    "  --max-logit logits.npy                         --batch-invariant --verify=device\n";
+    "  --max-logit logits.npy                         --batch-invariant --verify=device\n"
+    "  --q-dtype f16 --k-dtype i8 --v-dtype i8        --k-dtype i4 --k-scale k_scale.npy (k.npy of u1)\n"
+    "  --similarity cosine --head-scale '5 5 8 8'     --similarity additive --add-w w.npy --math half\n"
+    "  --hook bias.cl --hook-arg buffer=table.npy --hook-arg scalar=0.5 --hook-arg scalar=32\n";
 
 enum { FILE_OUT, FILE_WEIGHTS, FILE_SCORES, FILE_LSE, FILE_MAX_LOGIT };
 
@@ -129,7 +161,11 @@ enum {
   OPT_BLOCK_MASK,
   OPT_ALIBI_SLOPES,
   OPT_SINK,
-  OPT_PAGE_TABLE, /* up to here as CLI_Q and so on */
+  OPT_PAGE_TABLE,
+  OPT_HEAD_SCALE,
+  OPT_ADD_W,
+  OPT_K_SCALE,
+  OPT_V_SCALE, /* up to here as CLI_Q and so on */
   OPT_OUT,
   OPT_WEIGHTS,
   OPT_SCORES,
@@ -143,6 +179,15 @@ enum {
   OPT_DROP_MASK,
   OPT_PAGE_SIZE,
   OPT_BLOCK_SIZE,
+  OPT_Q_DTYPE,
+  OPT_K_DTYPE,
+  OPT_V_DTYPE,
+  OPT_BIAS_DTYPE, /* from OPT_Q_DTYPE on as CLI_Q to CLI_BIAS */
+  OPT_OUT_DTYPE,
+  OPT_V_DIM,
+  OPT_SIMILARITY,
+  OPT_MATH,
+  OPT_HOOK,
   OPT_ALIBI,
   OPT_CHUNK,
   OPT_BATCH_INVARIANT,
@@ -164,7 +209,8 @@ enum {
   OPT_EXPLAIN,
   OPT_VERIFY,
   OPT_JSON,
-  OPT_HELP
+  OPT_HELP,
+  OPT_HOOK_ARG = CLI_REPEATABLE
 };
 
 static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
@@ -190,6 +236,20 @@ static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
                                       {"alibi", required_argument, NULL, OPT_ALIBI},
                                       {"alibi-slopes", required_argument, NULL, OPT_ALIBI_SLOPES},
                                       {"sink", required_argument, NULL, OPT_SINK},
+                                      {"head-scale", required_argument, NULL, OPT_HEAD_SCALE},
+                                      {"similarity", required_argument, NULL, OPT_SIMILARITY},
+                                      {"add-w", required_argument, NULL, OPT_ADD_W},
+                                      {"math", required_argument, NULL, OPT_MATH},
+                                      {"q-dtype", required_argument, NULL, OPT_Q_DTYPE},
+                                      {"k-dtype", required_argument, NULL, OPT_K_DTYPE},
+                                      {"v-dtype", required_argument, NULL, OPT_V_DTYPE},
+                                      {"bias-dtype", required_argument, NULL, OPT_BIAS_DTYPE},
+                                      {"out-dtype", required_argument, NULL, OPT_OUT_DTYPE},
+                                      {"k-scale", required_argument, NULL, OPT_K_SCALE},
+                                      {"v-scale", required_argument, NULL, OPT_V_SCALE},
+                                      {"v-dim", required_argument, NULL, OPT_V_DIM},
+                                      {"hook", required_argument, NULL, OPT_HOOK},
+                                      {"hook-arg", required_argument, NULL, OPT_HOOK_ARG},
                                       {"chunk", required_argument, NULL, OPT_CHUNK},
                                       {"prefix", required_argument, NULL, OPT_PREFIX},
                                       {"batch-invariant", no_argument, NULL, OPT_BATCH_INVARIANT},
@@ -221,6 +281,11 @@ static void take_option(int option, run_options *o) {
   } places[] = {{OPT_DROP_MASK, &r->drop_mask},
                 {OPT_PAGE_SIZE, &r->page_size},
                 {OPT_BLOCK_SIZE, &r->block_size},
+                {OPT_OUT_DTYPE, &r->out_dtype},
+                {OPT_V_DIM, &r->v_dim},
+                {OPT_SIMILARITY, &r->rules.similarity},
+                {OPT_MATH, &r->rules.math},
+                {OPT_HOOK, &r->hook},
                 {OPT_ALIBI, &r->rules.alibi},
                 {OPT_CHUNK, &r->rules.chunk},
                 {OPT_OFFSET, &r->rules.offset},
@@ -239,10 +304,14 @@ static void take_option(int option, run_options *o) {
                 {OPT_HEAT, &o->heat},
                 {OPT_VERIFY, &o->verify_with},
                 {OPT_CAUSAL, &r->rules.alignment}};
-  if (option >= OPT_Q && option <= OPT_PAGE_TABLE)
+  if (option >= OPT_Q && option <= OPT_V_SCALE)
     r->input[option - OPT_Q] = optarg;
   if (option >= OPT_OUT && option <= OPT_MAX_LOGIT)
     o->files.file[option - OPT_OUT].path = optarg;
+  if (option >= OPT_Q_DTYPE && option <= OPT_BIAS_DTYPE)
+    r->dtype[option - OPT_Q_DTYPE] = optarg;
+  if (option == OPT_HOOK_ARG && r->hook_args < CLI_MOST_HOOK_ARGS)
+    r->hook_arg[r->hook_args++] = optarg;
   if (option >= OPT_Q_LENGTHS && option <= OPT_CU_SEQLENS_K)
     r->ints[option - OPT_Q_LENGTHS] = optarg;
   for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -277,6 +346,10 @@ static int check_options(run_options *o) {
     if (o->verify == VERIFY_REFERENCE && strcmp(o->verify_with, "reference") != 0)
       return cli_fail(CLI_USAGE, "--verify takes =device or =reference (the default), not '%s'", o->verify_with);
   }
+  if (o->verify == VERIFY_REFERENCE && o->request.hook != NULL)
+    return cli_fail(CLI_USAGE,
+                    "--verify: the reference can't run the OpenCL C of --hook; --verify=device compares with "
+                    "another variant on the device, which can");
   if (o->cap != NULL && (!cli_parse_bytes(o->cap, &o->workspace_cap) || o->workspace_cap == 0))
     return cli_fail(CLI_USAGE, "--workspace-cap: '%s' is not a number of bytes above 0, such as 1048576 or 64M",
                     o->cap);
@@ -321,7 +394,7 @@ static int put_axes(cli_file *file, const cli_result *result, int rank, int bshd
     shape[i] = result->shape[order[end - axes + i]];
     stride[i] = result->stride[order[end - axes + i]];
   }
-  return cli_files_put(file, axes, shape, stride, result->data);
+  return cli_files_put(file, cli_dtype_npy(result->dtype), axes, shape, stride, result->stored);
 }
 
 static int put_files(run_options *o, const cli_request *request, const cli_pass passes[2], int scores_pass) {
@@ -338,7 +411,8 @@ static int put_files(run_options *o, const cli_request *request, const cli_pass 
   if (code == CLI_OK)
     code = put_axes(&file[FILE_SCORES], &passes[scores_pass].result[CLI_SCORES], pair_rank, 0, 0);
   if (code == CLI_OK && file[FILE_MAX_LOGIT].path != NULL)
-    code = cli_files_put(&file[FILE_MAX_LOGIT], 2, max_logit->shape, max_logit->stride, max_logit->data);
+    code = cli_files_put(&file[FILE_MAX_LOGIT], cli_dtype_npy(max_logit->dtype), 2, max_logit->shape, max_logit->stride,
+                         max_logit->stored);
   return code;
 }
 
@@ -400,12 +474,15 @@ static int run(run_options *o) {
   if (code == CLI_OK && o->k_labels != NULL)
     code = cli_labels_load("k-labels", o->k_labels, problem->k_len, &k_labels);
   if (code == CLI_OK) {
-    const char *inputs[CLI_INPUTS + CLI_INTS + 2] = {NULL};
+    const char *inputs[CLI_INPUTS + CLI_INTS + CLI_HOOK_SLOTS + 3] = {NULL};
     size_t n = 0;
     for (int i = 0; i < CLI_INPUTS; i++)
       inputs[n++] = request.input[i].path;
     for (int i = 0; i < CLI_INTS; i++)
       inputs[n++] = o->request.ints[i];
+    for (int i = 0; i < request.hook.buffers; i++)
+      inputs[n++] = request.hook.buffer[i].path;
+    inputs[n++] = o->request.hook;
     inputs[n++] = o->q_labels != NULL && o->q_labels[0] == '@' ? o->q_labels + 1 : NULL;
     inputs[n++] = o->k_labels != NULL && o->k_labels[0] == '@' ? o->k_labels + 1 : NULL;
     code = cli_files_begin(&o->files, inputs, n);
@@ -473,6 +550,7 @@ int cli_run(int argc, char **argv) {
   while ((option = cli_next_option(argc, joined, longs)) != -1) {
     if (option == OPT_HELP) {
       code = cli_print_help(help);
+      code = code == CLI_OK ? cli_print_help(help_types) : code;
       code = code == CLI_OK ? cli_print_help(help_rest) : code;
       goto done;
     }

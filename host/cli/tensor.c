@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,9 +99,15 @@ int cli_tensor_load(cli_tensor *tensor, const char *name, const char *source, co
   if (clattn_npy_open(source, &tensor->npy, message, sizeof message) != 0)
     return cli_fail(CLI_USAGE, "--%s: %s", name, message);
   const clattn_npy *npy = &tensor->npy;
-  if (!accepts(types, npy->type))
-    return cli_fail(CLI_USAGE, "--%s: %s: type %s is not accepted here; it must be %s%s%s", name, source, npy->type,
-                    (char[]){types[0], types[1], 0}, types[2] != 0 ? " or " : "", types[2] != 0 ? types + 3 : "");
+  if (!accepts(types, npy->type)) {
+    size_t used = 0;
+    for (const char *at = types; *at != 0; at += *at == ' ') {
+      used += (size_t)snprintf(message + used, sizeof message - used, "%s%.2s", used > 0 ? " or " : "", at);
+      at += 2;
+    }
+    return cli_fail(CLI_USAGE, "--%s: %s: type %s is not accepted here; it must be %s", name, source, npy->type,
+                    message);
+  }
   if (npy->rank < low_rank || npy->rank > high_rank) {
     if (low_rank == high_rank)
       return cli_fail(CLI_USAGE, "--%s: %s: %d axes; it must have %d", name, source, npy->rank, low_rank);
@@ -164,11 +171,12 @@ void cli_tensor_replace(cli_tensor *tensor, void *data, size_t bytes) {
   tensor->bytes = bytes;
 }
 
-static void contiguous(const int64_t shape[4], int bshd, int64_t stride[4]) {
+static void contiguous(clattn_dtype dtype, const int64_t shape[4], int bshd, int64_t stride[4]) {
+  const int64_t row = dtype == CLATTN_I4 ? shape[3] + shape[3] % 2 : shape[3];
   stride[3] = 1;
-  stride[bshd ? 1 : 2] = shape[3];
-  stride[bshd ? 2 : 1] = shape[3] * shape[bshd ? 1 : 2];
-  stride[0] = shape[3] * shape[1] * shape[2];
+  stride[bshd ? 1 : 2] = row;
+  stride[bshd ? 2 : 1] = row * shape[bshd ? 1 : 2];
+  stride[0] = row * shape[1] * shape[2];
 }
 
 int cli_strides(const clattn_tensor *tensor, const int64_t shape[4], int64_t stride[4]) {
@@ -179,15 +187,15 @@ int cli_strides(const clattn_tensor *tensor, const int64_t shape[4], int64_t str
     if (given)
       memcpy(stride, tensor->stride, 4 * sizeof stride[0]);
     else
-      contiguous(shape, 1, stride);
+      contiguous(tensor->dtype, shape, 1, stride);
     return 1;
   case CLATTN_LAYOUT_BHSD:
   case CLATTN_LAYOUT_BHSD_EXACT:
-    contiguous(shape, 0, stride);
+    contiguous(tensor->dtype, shape, 0, stride);
     return 1;
   case CLATTN_LAYOUT_BSHD:
   case CLATTN_LAYOUT_BSHD_EXACT:
-    contiguous(shape, 1, stride);
+    contiguous(tensor->dtype, shape, 1, stride);
     return 1;
   case CLATTN_LAYOUT_STRIDED:
     memcpy(stride, tensor->stride, 4 * sizeof stride[0]);
@@ -209,16 +217,17 @@ int64_t cli_extent(const int64_t shape[4], const int64_t stride[4]) {
   return extent;
 }
 
-clattn_tensor cli_describe(const int64_t shape[4], const int64_t stride[4]) {
+clattn_tensor cli_describe(clattn_dtype dtype, const int64_t shape[4], const int64_t stride[4]) {
   clattn_tensor tensor;
   int empty = 0;
   memset(&tensor, 0, sizeof tensor);
+  tensor.dtype = dtype;
   for (int axis = 0; axis < 4; axis++)
     empty |= shape[axis] == 0;
   for (int bshd = 0; bshd < 2; bshd++) {
     int64_t plain[4];
     int same = 1;
-    contiguous(shape, bshd, plain);
+    contiguous(dtype, shape, bshd, plain);
     for (int axis = 0; axis < 4; axis++)
       same &= shape[axis] == 1 || plain[axis] == stride[axis];
     if (same || empty) {
@@ -231,13 +240,15 @@ clattn_tensor cli_describe(const int64_t shape[4], const int64_t stride[4]) {
   return tensor;
 }
 
-clattn_tensor cli_describe_as(clattn_layout layout, const int64_t shape[4], const int64_t stride[4]) {
+clattn_tensor cli_describe_as(clattn_layout layout, clattn_dtype dtype, const int64_t shape[4],
+                              const int64_t stride[4]) {
   clattn_tensor tensor;
   int64_t plain[4];
   int same = 1;
   memset(&tensor, 0, sizeof tensor);
+  tensor.dtype = dtype;
   tensor.layout = layout;
-  contiguous(shape, 1, plain);
+  contiguous(dtype, shape, 1, plain);
   for (int axis = 0; axis < 4; axis++)
     same &= shape[axis] == 1 || plain[axis] == stride[axis];
   if (!same && cli_extent(shape, stride) > 0)

@@ -8,9 +8,10 @@
 #include "clattn.h"
 
 typedef struct cli_tensor {
-  const char *name; /* the option without its dashes: "q", "keep-mask" */
-  const char *path; /* of the file; NULL for inline text and for drawn arrays */
-  char type[3];     /* as in npy.h */
+  const char *name;   /* the option without its dashes: "q", "keep-mask" */
+  const char *path;   /* of the file; NULL for inline text and for drawn arrays */
+  char type[3];       /* as in npy.h */
+  clattn_dtype dtype; /* of q, k, v, bias and scales: what `data` holds; else F32 */
   int rank;
   int64_t shape[CLATTN_NPY_MAX_RANK], stride[CLATTN_NPY_MAX_RANK]; /* elements */
   const void *data;                                                /* NULL: there is no such input */
@@ -36,13 +37,15 @@ int cli_tensor_broadcast(const cli_tensor *tensor, const char *what, const int64
 /* The array becomes these bytes (malloc'ed, owned from now on); shape and strides stay what the file has. */
 void cli_tensor_replace(cli_tensor *tensor, void *data, size_t bytes);
 
-/* Strides of a descriptor over a shape (as cli_input_shape has it); returns 0 for a layout that is none. */
+/* Strides of a descriptor over a shape (as cli_input_shape has it); returns 0 for a layout that is none.  Rows of i4
+ * start on a byte, here and below. */
 int cli_strides(const clattn_tensor *tensor, const int64_t shape[4], int64_t stride[4]);
 /* Elements from the first to one past the last; -1 on overflow. */
 int64_t cli_extent(const int64_t shape[4], const int64_t stride[4]);
 /* A descriptor for these strides: BHSD or BSHD where they are contiguous so, else STRIDED. */
-clattn_tensor cli_describe(const int64_t shape[4], const int64_t stride[4]);
+clattn_tensor cli_describe(clattn_dtype dtype, const int64_t shape[4], const int64_t stride[4]);
 /* The same for LAYOUT_PACKED or LAYOUT_PAGED. */
-clattn_tensor cli_describe_as(clattn_layout layout, const int64_t shape[4], const int64_t stride[4]);
+clattn_tensor cli_describe_as(clattn_layout layout, clattn_dtype dtype, const int64_t shape[4],
+                              const int64_t stride[4]);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "clattn_ref.h"
+#include "convert.h"
 
 /* Multiplications and additions that the reference does in about a second. */
 static const double budget = 2.5e8;
@@ -36,31 +37,55 @@ static int64_t sample_step(const clattn_problem *problem, int64_t rows) {
   return step;
 }
 
-/* Largest finite magnitude in an array, and the largest length of its rows over the last axis. */
-static void magnitudes(const clattn_problem *problem, const cli_request *request, int input, double *element,
-                       double *length) {
-  int64_t shape[4], stride[4];
-  *element = *length = 0;
+/* Where an array's numbers lie, and what those of i8 and i4 are multiplied with. */
+typedef struct view {
+  clattn_dtype dtype;
+  const void *data;
+  int64_t stride[4];
+} view;
+
+static view view_of(const clattn_problem *problem, const cli_request *request, int input) {
+  view v = {request->input[input].dtype, request->input[input].data, {0, 0, 0, 0}};
+  int64_t shape[4];
+  cli_input_shape(problem, input, shape);
+  cli_input_strides(problem, input, shape, v.stride);
+  return v;
+}
+
+static double element(const view *v, int64_t b, int64_t h, int64_t r, int64_t e) {
+  return cli_dtype_load(v->dtype, v->data, b * v->stride[0] + h * v->stride[1] + r * v->stride[2] + e * v->stride[3]);
+}
+
+/* Largest finite magnitude in an array, and the largest length of its rows over the last axis and sum of magnitudes. */
+static void magnitudes(const clattn_problem *problem, const cli_request *request, int input, double *largest,
+                       double *length, double *sum) {
+  int64_t shape[4];
+  *largest = *length = *sum = 0;
   if (request->input[input].name == NULL || request->input[input].bytes == 0)
     return;
   cli_input_shape(problem, input, shape);
-  cli_input_strides(problem, input, shape, stride);
+  const view values = view_of(problem, request, input);
+  const int quantised = cli_dtype_is_quantised(values.dtype);
+  const view scales = quantised ? view_of(problem, request, input == CLI_K ? CLI_K_SCALE : CLI_V_SCALE) : values;
   for (int axis = 0; axis < 3; axis++) {
-    if (stride[axis] == 0) /* the same elements again */
+    if (values.stride[axis] == 0 && (!quantised || scales.stride[axis] == 0)) /* the same elements again */
       shape[axis] = shape[axis] > 0 ? 1 : 0;
   }
   for (int64_t b = 0; b < shape[0]; b++) {
     for (int64_t h = 0; h < shape[1]; h++) {
       for (int64_t r = 0; r < shape[2]; r++) {
-        const float *row = (const float *)request->input[input].data + b * stride[0] + h * stride[1] + r * stride[2];
-        double squares = 0;
+        double squares = 0, absolutes = 0;
         for (int64_t e = 0; e < shape[3]; e++) {
-          const double value = fabs((double)row[e * stride[3]]);
+          double value = fabs(element(&values, b, h, r, e));
+          if (quantised)
+            value *= fabs(element(&scales, b, h, r, values.dtype == CLATTN_I4 ? e / CLI_I4_GROUP : 0));
           if (!isfinite(value))
             continue;
           squares += value * value;
-          *element = value > *element ? value : *element;
+          absolutes += value;
+          *largest = value > *largest ? value : *largest;
         }
+        *sum = absolutes > *sum ? absolutes : *sum;
         *length = squares > *length ? squares : *length;
       }
     }
@@ -78,34 +103,71 @@ static double largest_distance(const cli_request *request) {
   return offset + (double)problem->q_len + (double)problem->k_len;
 }
 
-/* What fp32 sums may differ by: 1e-5 for numbers of size 1, plus the rounding of scores, whose size is bounded by
- * |scale| |q| |k|.  A difference e of a score changes a weight by the factor exp(e). */
-static void tolerances(const cli_request *request, const cli_pass *pass, double out[CLI_OUTPUTS]) {
+/* What rounding to a type changes: at most this part of a number, or this much, and what is larger than any number of
+ * the type becomes infinite. */
+static void storage_tolerance(clattn_dtype dtype, int output, cli_verification *report) {
+  report->limit[output] = (double)INFINITY;
+  report->relative[output] = 1e-5;
+  if (dtype == CLATTN_F16) {
+    report->relative[output] += ldexp(1, -11);
+    report->tolerance[output] += ldexp(1, -25);
+    report->limit[output] = 65520;
+  } else if (dtype == CLATTN_BF16) {
+    report->relative[output] += ldexp(1, -8);
+    report->limit[output] = ldexp(511, 119);
+  }
+}
+
+/* What fp32 sums may differ by: 1e-5 for numbers of size 1, plus the rounding of scores, whose size is bounded by the
+ * similarity's: |q| |k|, 1, or the sum of |w|.  A difference e of a score changes a weight by the factor exp(e).  A
+ * pass whose products may be rounded differs by that, too. */
+static void tolerances(const cli_request *request, const cli_pass *pass, cli_verification *report) {
   const clattn_problem *problem = &pass->problem;
-  double largest[CLI_INPUTS] = {0}, length[CLI_INPUTS] = {0};
-  for (int i = CLI_Q; i <= CLI_BIAS; i++)
-    magnitudes(problem, request, i, &largest[i], &length[i]);
-  magnitudes(problem, request, CLI_ALIBI_SLOPES, &largest[CLI_ALIBI_SLOPES], &length[CLI_ALIBI_SLOPES]);
-  const double scale =
-      problem->scale_mode == CLATTN_SCALE_VALUE ? fabs((double)problem->scale) : 1 / sqrt((double)problem->qk_dim);
-  const double rounding = ldexp(8.0, -24) * (scale * length[CLI_Q] * length[CLI_K] +
-                                             (isfinite(problem->softcap) ? (double)problem->softcap : 0) +
-                                             largest[CLI_BIAS] + largest[CLI_ALIBI_SLOPES] * largest_distance(request));
-  out[CLI_O] = (1e-5 + 2 * rounding) * largest[CLI_V];
+  static const int measured[] = {CLI_Q, CLI_K, CLI_V, CLI_BIAS, CLI_ALIBI_SLOPES, CLI_HEAD_SCALE, CLI_ADD_W};
+  double largest[CLI_INPUTS] = {0}, length[CLI_INPUTS] = {0}, sum[CLI_INPUTS] = {0}, *out = report->tolerance;
+  for (size_t n = 0; n < sizeof measured / sizeof measured[0]; n++) {
+    const int i = measured[n];
+    magnitudes(problem, request, i, &largest[i], &length[i], &sum[i]);
+  }
+  const double scale = (problem->scale_mode == CLATTN_SCALE_VALUE ? fabs((double)problem->scale)
+                        : problem->similarity == CLATTN_DOT       ? 1 / sqrt((double)problem->qk_dim)
+                                                                  : 1) *
+                       (problem->use_head_scale ? largest[CLI_HEAD_SCALE] : 1);
+  const double products = problem->similarity == CLATTN_DOT      ? length[CLI_Q] * length[CLI_K]
+                          : problem->similarity == CLATTN_COSINE ? 2
+                                                                 : 2 * sum[CLI_ADD_W];
+  /* Both operands and the product of 11 bits, and what half loses below its least number. */
+  const double part = problem->math == CLATTN_MATH_EXACT ? 0 : ldexp(3, -11);
+  const double least = problem->math == CLATTN_MATH_HALF
+                           ? ldexp((double)problem->qk_dim, -24) * (1 + largest[CLI_Q] + largest[CLI_K])
+                           : 0;
+  const double rounding =
+      ldexp(8.0, -24) * (scale * products + (isfinite(problem->softcap) ? (double)problem->softcap : 0) +
+                         largest[CLI_BIAS] + largest[CLI_ALIBI_SLOPES] * largest_distance(request)) +
+      scale * (part * products + least);
+  out[CLI_O] = (1e-5 + 2 * rounding + part) * largest[CLI_V];
   out[CLI_LSE] = 1e-5 + rounding;
   out[CLI_SCORES] = problem->stage == CLATTN_STAGE_WEIGHTS ? 1e-5 + 2 * rounding : 1e-5 + rounding;
   out[CLI_MAX_LOGIT] = 1e-5 + rounding;
+  for (int i = 0; i < CLI_OUTPUTS; i++)
+    storage_tolerance(pass->result[i].dtype, i, report);
+}
+
+/* What is beyond the type's numbers counts as the first that is. */
+static double bounded(double value, double limit) {
+  return value > limit ? limit : value < -limit ? -limit : value;
 }
 
 static void judge(double got, double want, int output, cli_verification *report) {
   if (got == want || (isnan(got) && isnan(want)))
     return;
-  const double difference = fabs(got - want);
+  const double limit = report->limit[output], near = bounded(want, limit);
+  const double difference = fabs(bounded(got, limit) - near);
   /* Written so that NaN counts as a difference. */
-  if (!(difference <= report->tolerance[output] + 1e-5 * fabs(want)) || isinf(want))
+  if (!(difference <= report->tolerance[output] + report->relative[output] * fabs(near)) || isinf(near)) {
     report->beyond[output]++;
-  if (!isfinite(got) && isfinite(want))
-    report->overflown[output]++;
+    report->overflown[output] += !isfinite(got) && isfinite(want);
+  }
   if (!(difference <= report->difference[output]) && !isnan(report->difference[output]))
     report->difference[output] = difference;
 }
@@ -188,6 +250,10 @@ int cli_verify(const cli_request *request, const cli_pass *pass, cli_verificatio
   args.block_mask = request->input[CLI_BLOCK_MASK].data;
   args.alibi_slopes = request->input[CLI_ALIBI_SLOPES].data;
   args.sink = request->input[CLI_SINK].data;
+  args.head_scale = request->input[CLI_HEAD_SCALE].data;
+  args.add_w = request->input[CLI_ADD_W].data;
+  args.k_scale = request->input[CLI_K_SCALE].data;
+  args.v_scale = request->input[CLI_V_SCALE].data;
   args.page_table = request->input[CLI_PAGE_TABLE].data;
   args.q_lengths = request->ints[CLI_Q_LENGTHS];
   args.k_lengths = request->ints[CLI_K_LENGTHS];
@@ -207,7 +273,7 @@ int cli_verify(const cli_request *request, const cli_pass *pass, cli_verificatio
     code = cli_fail_status(status, &error, "verify");
     goto done;
   }
-  tolerances(request, pass, out->tolerance);
+  tolerances(request, pass, out);
   for (int i = 0; i < CLI_OUTPUTS; i++) {
     if (want[i] != NULL)
       compare(request, pass, want[i], step, i, out);
@@ -218,7 +284,7 @@ done:
   return code;
 }
 
-/* Both sides are fp32, so the tolerance is twice as large. */
+/* Both sides are rounded, so the tolerance is twice as large. */
 static void compare_passes(const cli_pass *pass, const cli_pass *other, int output, cli_verification *report) {
   const cli_result *a = &pass->result[output], *b = &other->result[output];
   for (int64_t row = 0; row < a->shape[0] * a->shape[1] * a->shape[2]; row++) {
@@ -263,10 +329,11 @@ int cli_verify_device(const cli_session *session, const cli_request *request, co
     code = cli_pass_run(session, request, buffers, &other);
   if (code == CLI_OK) {
     out->rows = out->of = count_rows(request, 1);
-    tolerances(request, pass, out->tolerance);
+    tolerances(request, pass, out);
   }
   for (int i = 0; i < CLI_OUTPUTS && code == CLI_OK; i++) {
     out->tolerance[i] *= 2;
+    out->relative[i] *= 2;
     out->compared[i] = pass->result[i].data != NULL;
     if (out->compared[i])
       compare_passes(pass, &other, i, out);
@@ -295,7 +362,7 @@ int cli_verify_fail(const cli_pass *pass, const cli_verification *report) {
       cli_fail(CLI_FAILED, "--verify: %s has NaN or infinity in %" PRId64 " places where %s has finite numbers",
                cli_result_name(pass, i), report->overflown[i], against);
     if (report->beyond[i] > report->overflown[i])
-      cli_fail(CLI_FAILED, "--verify: %s differs from %s by more than fp32 rounding explains in %" PRId64 " places",
+      cli_fail(CLI_FAILED, "--verify: %s differs from %s by more than rounding explains in %" PRId64 " places",
                cli_result_name(pass, i), against, report->beyond[i] - report->overflown[i]);
   }
   return CLI_FAILED;

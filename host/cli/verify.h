@@ -10,7 +10,9 @@ typedef struct cli_verification {
   int64_t rows, of;               /* compared, in all */
   int compared[CLI_OUTPUTS];      /* which results the pass has */
   double difference[CLI_OUTPUTS]; /* largest absolute one; NaN where one side alone is NaN */
-  double tolerance[CLI_OUTPUTS];  /* absolute part; 1e-5 * |want| is added to it */
+  double tolerance[CLI_OUTPUTS];  /* absolute part */
+  double relative[CLI_OUTPUTS];   /* times |want|, added to it */
+  double limit[CLI_OUTPUTS];      /* from there on the type rounds to infinity */
   int64_t beyond[CLI_OUTPUTS];    /* numbers that differ by more */
   int64_t overflown[CLI_OUTPUTS]; /* of these: NaN or infinite where the reference has a finite number */
 } cli_verification;
