@@ -61,13 +61,13 @@ void cf_case_close(cf_case *c);
 const cf_tensor *cf_find_slot(const cf_tensor *tensors, int count, int64_t slot);
 const cf_tensor *cf_find_name(const cf_tensor *tensors, int count, const char *name);
 
-/* A number of `object` (an attribute list or the semantics).  absent (may be NULL) gets 1 when the key is missing or null,
- * then *value stays.  0 with the reason when it is no such number. */
+/* A number of `object` (an attribute list or the semantics).  absent (may be NULL) gets 1 when the key is missing or
+ * null, then *value stays.  0 with the reason when it is no such number. */
 int cf_get_integer(const cJSON *object, const char *key, int64_t low, int64_t high, int64_t *value, int *absent,
                    cf_reason *reason);
 int cf_get_real(const cJSON *object, const char *key, float *value, int *absent, cf_reason *reason);
-/* 0 with the reason when `list` is no object of root, or has a key outside `keys` (ends with NULL): nothing is ignored in
- * silence. */
+/* 0 with the reason when `list` is no object of root, or has a key outside `keys` (ends with NULL): nothing is
+ * ignored in silence. */
 int cf_only_keys(const cJSON *root, const char *list, const char *const *keys, cf_reason *reason);
 
 #endif

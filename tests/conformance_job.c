@@ -395,8 +395,8 @@ static void set_rules(const cf_spec *spec, const cf_work *work, clattn_problem *
     problem->k_length_mode = CLATTN_LENGTH_PER_BATCH;
 }
 
-/* The jobs: the case itself; where raw scores are wanted beside key lengths, these without the lengths (the operator has
- * real products there, clattn -inf); and a keep mask once more as bits. */
+/* The jobs: the case itself; where raw scores are wanted beside key lengths, these without the lengths (the operator
+ * has real products there, clattn -inf); and a keep mask once more as bits. */
 static void set_jobs(const clattn_problem *problem, const int64_t bits_stride[4], cf_work *work) {
   cf_job *main_job = &work->job[work->jobs++];
   memset(main_job, 0, sizeof *main_job);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A case in the words of clattn.h: one problem with its inputs, run in one or several ways (jobs), and what is wanted. */
+/* A case in the words of clattn.h: one problem with its inputs, run in one or several ways (jobs), and what is
+ * wanted. */
 #ifndef CLATTN_TESTS_CONFORMANCE_JOB_H
 #define CLATTN_TESTS_CONFORMANCE_JOB_H
 
@@ -27,8 +28,8 @@ typedef struct cf_job {
   cf_slot keep; /* CF_KEEP or CF_BITS, where the problem has a keep mask */
 } cf_job;
 
-/* A wanted output; want is NULL when the case has none of this kind.  The view gives where element (b, h, i, d) lies, in
- * the case's file and in the buffer alike. */
+/* A wanted output; want is NULL when the case has none of this kind.  The view gives where element (b, h, i, d) lies,
+ * in the case's file and in the buffer alike. */
 typedef struct cf_want {
   const cf_tensor *want;
   cf_view view;
@@ -45,8 +46,8 @@ typedef struct cf_work {
   cf_job job[CF_MAX_JOBS];
 } cf_work;
 
-/* Translates a loaded case and judges what the host alone computes (the joined caches).  0 with the reason when the case
- * is malformed, not understood, or an output is wrong.  cf_work_free is needed in both cases. */
+/* Translates a loaded case and judges what the host alone computes (the joined caches).  0 with the reason when the
+ * case is malformed, not understood, or an output is wrong.  cf_work_free is needed in both cases. */
 int cf_translate_onnx(const cf_case *c, cf_work *work, cf_reason *reason);
 int cf_translate_torch(const cf_case *c, cf_work *work, cf_reason *reason);
 void cf_work_free(cf_work *work);

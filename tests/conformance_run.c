@@ -8,9 +8,9 @@
 
 #include "clattn_ref.h"
 
-/* Every buffer is the data between two guards of all-ones bytes: NaN as a float of any width, "attend" as a mask.  Inputs
- * are guarded so that what reads too far is seen, outputs so that what writes too far is.  Tensors begin at an odd multiple
- * of 4 bytes, since nothing promises more; the workspace at a multiple of 64. */
+/* Every buffer is the data between two guards of all-ones bytes: NaN as a float of any width, "attend" as a mask.
+ * Inputs are guarded so that what reads too far is seen, outputs so that what writes too far is.  Tensors begin at an
+ * odd multiple of 4 bytes, since nothing promises more; the workspace at a multiple of 64. */
 enum { GUARD = 4096, SHIFT = 36, GUARD_BYTE = 0xff };
 
 static int failed(cf_reason *reason, const char *what, clattn_status status, const clattn_error *error) {
@@ -181,7 +181,8 @@ static int fill_args(device_run *run, const cf_work *work, const cf_job *job, co
   const clattn_status status = clattn_plan_get_info(plan, &info);
   if (status != CLATTN_SUCCESS)
     return failed(reason, "plan information", status, NULL);
-  /* The plain job brings its own workspace, of exactly the size that the plan asks for; the others leave it to clattn. */
+  /* The plain job brings its own workspace, of exactly the size that the plan asks for; the others leave it to
+   * clattn. */
   if (job->what[0] == 0 && info.workspace_bytes > 0) {
     if (!make_buffer(run, PLACE_WORKSPACE, NULL, (size_t)info.workspace_bytes, CL_MEM_READ_WRITE, reason))
       return 0;

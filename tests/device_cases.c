@@ -72,6 +72,7 @@ static void read_row(const device_case *row, size_t index, device_job *job) {
   job->softcap_given = row->softcap > 0 || row->softcap < 0;
   job->on_device = row->on_device;
   job->check_contents = row->check_contents;
+  job->with_o = row->types;
 }
 
 /* The next entry of a list that starts again when it is at its end. */
@@ -142,8 +143,8 @@ static int read_arrays(const device_case *row, device_job *job) {
   return 1;
 }
 
-/* Entries that the device has to clamp to those that count.  Of starts only the first ones that are 0, the last ones that
- * are the total, and that of an empty last sequence, which may end before it starts. */
+/* Entries that the device has to clamp to those that count.  Of starts only the first ones that are 0, the last ones
+ * that are the total, and that of an empty last sequence, which may end before it starts. */
 static void go_wild(device_job *job, job_array which) {
   job_ints *array = &job->array[which];
   const int64_t total = which == ARRAY_CU_Q ? job->problem.total_q : job->problem.total_k;
@@ -174,34 +175,55 @@ static void bring_arrays(device_job *job) {
   }
 }
 
-int device_case_job(const device_case *row, size_t index, device_job *job) {
+int device_job_read_line(const char *name, device_job *job) {
   clattn_error error;
   clattn_error_init(&error);
+  if (clattn_problem_parse(job->line, &job->problem, &error) != CLATTN_SUCCESS ||
+      clattn_problem_check(&job->problem, &error) != CLATTN_SUCCESS) {
+    (void)fprintf(stderr, "case \"%s\": %s: %s\n", name, job->line, error.message);
+    return 0;
+  }
+  clattni_problem_resolve(&job->problem, &job->resolved);
+  if (job->resolved.batch > JOB_MAX_BATCH) {
+    (void)fprintf(stderr, "case \"%s\": more than %d batch entries\n", name, JOB_MAX_BATCH);
+    return 0;
+  }
+  job->sizes = clattni_bounds(&job->resolved);
+  return 1;
+}
+
+void device_job_finish(device_job *job) {
+  bring_arrays(job);
+  if (!job->scale_given)
+    job->scale = job->resolved.scale;
+  if (!job->softcap_given)
+    job->softcap = job->resolved.softcap;
+}
+
+int device_job_draw(uint64_t seed, const draw_mix *mix, int crossing, device_job *job) {
+  memset(job, 0, sizeof *job);
+  job->seed = seed;
+  draw_line(seed, 0, mix, crossing, job);
+  if (!device_job_read_line("drawn", job))
+    return 0;
+  draw_arrays(seed, crossing, job);
+  device_job_finish(job);
+  return 1;
+}
+
+int device_case_job(const device_case *row, size_t index, device_job *job) {
   memset(job, 0, sizeof *job);
   for (const char *c = row->name; *c != '\0'; ++c)
     job->seed = job->seed * 131 + (unsigned char)*c;
   job->seed += 1000003u * index;
   if (row->random > 0)
-    draw_line(job->seed, row->full, job);
+    draw_line(job->seed, row->full, NULL, 0, job);
   else
     read_row(row, index, job);
-  if (clattn_problem_parse(job->line, &job->problem, &error) != CLATTN_SUCCESS ||
-      clattn_problem_check(&job->problem, &error) != CLATTN_SUCCESS) {
-    (void)fprintf(stderr, "case \"%s\": %s: %s\n", row->name, job->line, error.message);
+  if (!device_job_read_line(row->name, job))
     return 0;
-  }
-  clattni_problem_resolve(&job->problem, &job->resolved);
-  if (job->resolved.batch > JOB_MAX_BATCH) {
-    (void)fprintf(stderr, "case \"%s\": more than %d batch entries\n", row->name, JOB_MAX_BATCH);
-    return 0;
-  }
-  job->sizes.batch = job->resolved.batch;
-  job->sizes.q_len = job->resolved.q_len;
-  job->sizes.k_len = job->resolved.k_len;
-  job->sizes.total_q = clattni_packed_q(&job->problem) ? job->problem.total_q : 0;
-  job->sizes.total_k = clattni_packed_k(&job->problem) ? job->problem.total_k : 0;
   if (row->random > 0) {
-    draw_arrays(job->seed, job);
+    draw_arrays(job->seed, 0, job);
   } else {
     job->sizes_given = row->sizes != NULL;
     if (row->sizes != NULL && sscanf(row->sizes, "%" SCNd64 ",%" SCNd64 ",%" SCNd64, &job->sizes.batch,
@@ -210,10 +232,10 @@ int device_case_job(const device_case *row, size_t index, device_job *job) {
     if (!read_arrays(row, job))
       return 0;
   }
-  bring_arrays(job);
-  job->scale = job->scale_given ? row->scale : job->resolved.scale;
-  job->softcap = !job->softcap_given ? job->resolved.softcap : row->softcap > 0 ? row->softcap : 0.0f;
+  job->scale = row->scale;
+  job->softcap = row->softcap > 0 ? row->softcap : 0.0f;
   job->softcap_brought = row->softcap;
+  device_job_finish(job);
   return 1;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of cases that every variant runs, and its expansion into jobs: concrete problems with sizes, lengths and
- * a seed.  A row is a problem line, what varies in it, and how its tensors are filled. */
+/* The one table of cases that every variant runs, and its expansion into jobs: concrete problems with sizes, lengths
+ * and a seed.  A row is a problem line, what varies in it, and how its tensors are filled. */
 #ifndef CLATTN_TEST_DEVICE_CASES_H
 #define CLATTN_TEST_DEVICE_CASES_H
 
@@ -38,7 +38,8 @@ enum {
   DATA_PAGES_LAST = 1 << 23,    /* every one is the last page */
   DATA_PAGES_BEYOND = 1 << 24,  /* none is a page that exists */
   DATA_BLOCKS_FEW = 1 << 25,    /* the block mask keeps one block of ten */
-  DATA_BLOCKS_FIRST = 1 << 26   /* it hides the first key block, wherever there are others */
+  DATA_BLOCKS_FIRST = 1 << 26,  /* it hides the first key block, wherever there are others */
+  DATA_ZERO_ROWS = 1 << 27      /* three rows of ten of q, k and v are zero */
 };
 
 /* The arrays that an enqueue may bring. */
@@ -75,11 +76,16 @@ typedef struct device_case {
   float scale, softcap;                          /* not 0: given with the enqueue; a softcap below 0 counts as none */
   int random;                                    /* > 0: so many problems are drawn; then only name and this count */
   int full;                                      /* 1: belongs to the long part */
+  int types;                                     /* 1: o is always asked for, since programs without it are others */
   int stages; /* stages of scores compared per job; 0: all four, or two where jobs are many */
 } device_case;
 
 extern const device_case device_cases[];
 extern const size_t device_case_count;
+extern const device_case device_type_cases[]; /* types and similarities have programs of their own */
+extern const size_t device_type_case_count;
+/* A value of .vary for every class of head dimensions. */
+#define EVERY_DIM "d=20 dv=7|50 dv=64|128 dv=100|256 dv=200|300 dv=1000|1100 dv=40"
 
 #define JOB_MAX_BATCH 128
 
@@ -106,21 +112,37 @@ typedef struct device_job {
   int scale_given, softcap_given;
   float softcap_brought;
   int stages;
+  int with_o; /* 1: every run asks for o */
 } device_job;
 
 size_t device_case_jobs(const device_case *row);
 /* Fills job number index of a row; 0 (with a message printed) if the row's text is wrong. */
 int device_case_job(const device_case *row, size_t index, device_job *job);
 
-/* Of drawn problems: the line and how tensors are filled; and, once the line is parsed, sizes and arrays. */
-void draw_line(uint64_t seed, int size, device_job *job);
-void draw_arrays(uint64_t seed, device_job *job);
+/* What drawn problems of one program share, by the words of problem lines, and how large they are to be. */
+typedef struct draw_mix {
+  const char *q, *k, *v, *o, *bias, *k_scale, *v_scale; /* types; of scales NULL where there are none */
+  const char *words;                                    /* more of the line */
+  int biased;                                           /* 1: each has a bias, whose type the program knows */
+  int64_t least, most;                                  /* of the larger head dimension */
+  int64_t rows, keys;                                   /* of a tile */
+} draw_mix;
+
+/* Of drawn problems: the line and how tensors are filled; and, once the line is parsed, sizes and arrays.  mix: NULL
+ * for f32 of any size.  crossing: 1 for two tiles of rows and three of keys at least, in batch entry 0. */
+void draw_line(uint64_t seed, int size, const draw_mix *mix, int crossing, device_job *job);
+void draw_arrays(uint64_t seed, int crossing, device_job *job);
+int device_job_draw(uint64_t seed, const draw_mix *mix, int crossing, device_job *job);
+/* Sets everything that follows from the line, then from the arrays and scalars too; 0, with a message, if the line is
+ * wrong. */
+int device_job_read_line(const char *name, device_job *job);
+void device_job_finish(device_job *job);
 
 /* Rows of a packed tensor's sequence, or all rows there are. */
 int64_t job_q_rows(const device_job *job, int64_t b);
 int64_t job_k_rows(const device_job *job, int64_t b);
-/* Lengths of a batch entry; the position of its query row 0; and whether lengths, causal, prefix, window and chunk let its
- * row i see key j: the definition, pair by pair. */
+/* Lengths of a batch entry; the position of its query row 0; and whether lengths, causal, prefix, window and chunk
+ * let its row i see key j: the definition, pair by pair. */
 int64_t job_q_len(const device_job *job, int64_t b);
 int64_t job_k_len(const device_job *job, int64_t b);
 int64_t job_offset(const device_job *job, int64_t b);

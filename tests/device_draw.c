@@ -31,10 +31,13 @@ typedef struct sizes {
   int64_t page_size, pages, max_pages; /* 0: not paged */
 } sizes;
 
-/* Strides of a tensor in any order of axes, with gaps, and broadcast on some where that is allowed.  Axes of one element
- * at the start can be left out. */
+/* Drawn problems without a mix are f32. */
+static const draw_mix plain = {.q = "f32", .k = "f32", .v = "f32", .o = "f32", .bias = "f32", .words = ""};
+
+/* Strides of a tensor in any order of axes, with gaps, and broadcast on some where that is allowed.  Axes of one
+ * element at the start can be left out.  Of halves of bytes elements are side by side, and rows start on bytes. */
 static void put_strides(line_text *t, draw *d, const char *layout, const int64_t shape[4], int first, int axes,
-                        int may_broadcast) {
+                        int may_broadcast, int halves) {
   int order[4] = {0, 1, 2, 3};
   int64_t stride[4] = {0, 0, 0, 0}, next = 1;
   for (int i = axes - 1; i > 0; --i) {
@@ -42,11 +45,18 @@ static void put_strides(line_text *t, draw *d, const char *layout, const int64_t
     order[i] = order[other];
     order[other] = kept;
   }
+  for (int i = 0; halves && i < axes; ++i)
+    if (order[i] == 3) {
+      order[i] = order[0];
+      order[0] = 3;
+    }
   for (int i = 0; i < axes; ++i) {
     const int axis = order[i];
-    if (axis < first || (may_broadcast && once_in(d, 6)))
+    const int dense = halves && axis == 3;
+    if (axis < first || (may_broadcast && !dense && once_in(d, 6)))
       continue;
-    next += once_in(d, 3) ? below(d, 5) : 0;
+    next += !dense && once_in(d, 3) ? below(d, 5) : 0;
+    next += halves && !dense ? next % 2 : 0;
     stride[axis] = next;
     next *= shape[axis] > 0 ? shape[axis] : 1;
   }
@@ -57,22 +67,22 @@ static void put_layout(line_text *t, draw *d, const char *key, const char *type,
                        int may_broadcast) {
   static const char *const names[] = {"bhsd", "bshd", "bhsd_exact", "bshd_exact"};
   const int64_t kind = below(d, 7);
-  if (kind == 0 && strcmp(key, "mask") != 0 && strcmp(key, "bias") != 0)
+  if (kind == 0 && strcmp(key, "mask") != 0 && strcmp(key, "bias") != 0 && strcmp(type, "f32") == 0)
     return;
   put_text(t, " %s=%s", key, type);
   if (kind < 5)
     put_text(t, ":%s", names[kind > 0 ? kind - 1 : 0]);
   else
-    put_strides(t, d, "strided", shape, 0, axes, may_broadcast);
+    put_strides(t, d, "strided", shape, 0, axes, may_broadcast, strcmp(type, "i4") == 0);
 }
 
 /* "packed" or "paged", half of them with strides. */
-static void put_far_layout(line_text *t, draw *d, const char *key, const char *layout, const int64_t shape[4], int axes,
-                           int may_broadcast) {
+static void put_far_layout(line_text *t, draw *d, const char *key, const char *type, const char *layout,
+                           const int64_t shape[4], int axes, int may_broadcast) {
   const int first = strcmp(layout, "packed") == 0;
-  put_text(t, " %s=f32", key);
+  put_text(t, " %s=%s", key, type);
   if (once_in(d, 2))
-    put_strides(t, d, layout, shape, first, axes, may_broadcast);
+    put_strides(t, d, layout, shape, first, axes, may_broadcast, strcmp(type, "i4") == 0);
   else
     put_text(t, ":%s", layout);
 }
@@ -159,36 +169,80 @@ static void draw_sizes(draw *d, int size, sizes *n) {
   }
 }
 
-static void put_tensors(line_text *t, draw *d, const sizes *n) {
+/* Sizes of a problem of a mix. */
+static void draw_mix_sizes(draw *d, const draw_mix *mix, int crossing, sizes *n) {
+  static const int64_t ratios[] = {1, 1, 2, 3, 5, 8};
+  static const int64_t page_sizes[] = {1, 3, 16, 64, 256};
+  /* pairs, and products: few, but what crosses tiles of long rows has to be possible */
+  const int64_t most = crossing ? 200000 : 20000, tiles = 4 * mix->rows * mix->keys * (mix->least + 8);
+  const int64_t products = !crossing ? 1000000 : tiles > 3000000 ? tiles : 3000000;
+  memset(n, 0, sizeof *n);
+  do {
+    const int64_t span = mix->most - mix->least + 1, first = mix->least + below(d, once_in(d, 4) ? span : span / 4 + 1);
+    const int64_t second = once_in(d, 3) ? first : 1 + below(d, once_in(d, 2) ? first : first / 8 + 1);
+    const int swap = once_in(d, 2);
+    n->dqk = swap ? second : first;
+    n->dv = swap ? first : second;
+    n->b = 1 + below(d, crossing ? 2 : 4);
+    n->hkv = 1 + below(d, crossing ? 2 : 3);
+    n->hq = n->hkv * (crossing ? 1 + below(d, 2) : one_of(d, ratios, LENGTH(ratios)));
+    n->sq = crossing ? mix->rows + 1 + below(d, mix->rows) : 1 + below(d, once_in(d, 2) ? 8 : 2 * mix->rows);
+    n->sk = crossing ? 2 * mix->keys + 1 + below(d, mix->keys / 2) : 1 + below(d, once_in(d, 2) ? 40 : 200);
+  } while (n->b * n->hq * n->sq * n->sk * (n->dqk + n->dv) > products || n->b * n->hq * n->sq * n->sk > most);
+  if (once_in(d, 4))
+    n->total_q = (crossing ? n->sq : 1) + below(d, n->b * n->sq + 2);
+  if (once_in(d, 4)) {
+    n->total_k = (crossing ? n->sk : 1) + below(d, n->b * n->sk + 2);
+  } else if (once_in(d, 3)) {
+    n->page_size = one_of(d, page_sizes, LENGTH(page_sizes));
+    n->max_pages = (n->sk + n->page_size - 1) / n->page_size + below(d, 3);
+    n->pages = 1 + below(d, n->b * n->max_pages < 40 ? 2 * n->b * n->max_pages : 80);
+  }
+}
+
+static int64_t groups(const char *type, int64_t dim) {
+  return strcmp(type, "i4") == 0 ? (dim + 31) / 32 : 1;
+}
+
+/* k or v and its scales. */
+static void put_keys(line_text *t, draw *d, const sizes *n, const char *key, const char *type, const char *scale,
+                     int64_t dim) {
+  const int packed = n->total_k > 0, paged = !packed && n->page_size > 0;
+  const int64_t first = packed ? 1 : paged ? n->pages : n->b, rows = packed ? n->total_k : paged ? n->page_size : n->sk;
+  const int64_t shape[4] = {first, n->hkv, rows, dim}, scales[4] = {first, n->hkv, rows, groups(type, dim)};
+  char name[16] = "";
+  line_text text = {name, sizeof name};
+  put_text(&text, "%s_scale", key);
+  if (packed || paged)
+    put_far_layout(t, d, key, type, packed ? "packed" : "paged", shape, 4, 1);
+  else
+    put_layout(t, d, key, type, shape, 4, 1);
+  if (scale != NULL && (packed || paged))
+    put_far_layout(t, d, name, scale, packed ? "packed" : "paged", scales, 4, 1);
+  else if (scale != NULL)
+    put_layout(t, d, name, scale, scales, 4, 1);
+}
+
+static void put_tensors(line_text *t, draw *d, const draw_mix *mix, const sizes *n) {
   const int64_t q[4] = {n->b, n->hq, n->sq, n->dqk}, o[4] = {n->b, n->hq, n->sq, n->dv};
-  const int64_t k[4] = {n->b, n->hkv, n->sk, n->dqk}, v[4] = {n->b, n->hkv, n->sk, n->dv};
   const int64_t scores[4] = {n->b, n->hq, n->sq, n->sk};
   if (n->total_q > 0) {
     const int64_t q_rows[4] = {1, n->hq, n->total_q, n->dqk}, o_rows[4] = {1, n->hq, n->total_q, n->dv};
     put_text(t, " total_q=%" PRId64, n->total_q);
-    put_far_layout(t, d, "q", "packed", q_rows, 4, 1);
-    put_far_layout(t, d, "o", "packed", o_rows, 4, 0);
-    put_far_layout(t, d, "lse", "packed", q_rows, 3, 0);
+    put_far_layout(t, d, "q", mix->q, "packed", q_rows, 4, 1);
+    put_far_layout(t, d, "o", mix->o, "packed", o_rows, 4, 0);
+    put_far_layout(t, d, "lse", "f32", "packed", q_rows, 3, 0);
   } else {
-    put_layout(t, d, "q", "f32", q, 4, 1);
-    put_layout(t, d, "o", "f32", o, 4, 0);
+    put_layout(t, d, "q", mix->q, q, 4, 1);
+    put_layout(t, d, "o", mix->o, o, 4, 0);
     put_layout(t, d, "lse", "f32", q, 3, 0);
   }
-  if (n->total_k > 0) {
-    const int64_t k_rows[4] = {1, n->hkv, n->total_k, n->dqk}, v_rows[4] = {1, n->hkv, n->total_k, n->dv};
+  if (n->total_k > 0)
     put_text(t, " total_k=%" PRId64, n->total_k);
-    put_far_layout(t, d, "k", "packed", k_rows, 4, 1);
-    put_far_layout(t, d, "v", "packed", v_rows, 4, 1);
-  } else if (n->page_size > 0) {
-    const int64_t k_pages[4] = {n->pages, n->hkv, n->page_size, n->dqk},
-                  v_pages[4] = {n->pages, n->hkv, n->page_size, n->dv};
+  else if (n->page_size > 0)
     put_text(t, " page_size=%" PRId64 " pages=%" PRId64 " max_pages=%" PRId64, n->page_size, n->pages, n->max_pages);
-    put_far_layout(t, d, "k", "paged", k_pages, 4, 1);
-    put_far_layout(t, d, "v", "paged", v_pages, 4, 1);
-  } else {
-    put_layout(t, d, "k", "f32", k, 4, 1);
-    put_layout(t, d, "v", "f32", v, 4, 1);
-  }
+  put_keys(t, d, n, "k", mix->k, mix->k_scale, n->dqk);
+  put_keys(t, d, n, "v", mix->v, mix->v_scale, n->dv);
   put_layout(t, d, "scores", "f32", scores, 4, 0);
 }
 
@@ -261,15 +315,19 @@ static void put_score_rules(line_text *t, draw *d, const sizes *n, int sink) {
 }
 
 /* size: 0 small, 1 some larger, 2 large. */
-void draw_line(uint64_t seed, int size, device_job *job) {
+void draw_line(uint64_t seed, int size, const draw_mix *mix, int crossing, device_job *job) {
   draw d = {seed, 0};
   line_text t = {job->line, sizeof job->line};
   sizes n;
-  draw_sizes(&d, size, &n);
+  if (mix != NULL)
+    draw_mix_sizes(&d, mix, crossing, &n);
+  else
+    draw_sizes(&d, size, &n);
   put_text(&t, "b=%" PRId64 " hq=%" PRId64 " hkv=%" PRId64 " sq=%" PRId64 " sk=%" PRId64 " d=%" PRId64 " dv=%" PRId64,
            n.b, n.hq, n.hkv, n.sq, n.sk, n.dqk, n.dv);
-  const int masked = once_in(&d, 2), biased = once_in(&d, 2), blocked = once_in(&d, 4), sink = once_in(&d, 4);
-  put_tensors(&t, &d, &n);
+  const int masked = once_in(&d, 2), biased = (mix != NULL && mix->biased) | once_in(&d, 2), blocked = once_in(&d, 4),
+            sink = once_in(&d, 4);
+  put_tensors(&t, &d, mix != NULL ? mix : &plain, &n);
   put_position_rules(&t, &d, &n);
   put_score_rules(&t, &d, &n, sink);
   if (masked)
@@ -278,11 +336,23 @@ void draw_line(uint64_t seed, int size, device_job *job) {
     put_block_mask(&t, &d, &n);
   if (biased) {
     const int64_t pairs[4] = {n.b, n.hq, n.sq, n.sk};
-    put_layout(&t, &d, "bias", "f32", pairs, 4, 1);
+    put_layout(&t, &d, "bias", mix != NULL ? mix->bias : plain.bias, pairs, 4, 1);
   }
   if (once_in(&d, 6))
     put_text(&t, " flags=batch_invariant");
+  if (mix != NULL) {
+    put_text(&t, "%s", mix->words);
+    if (strstr(job->line, " prefix=") != NULL && strstr(job->line, " causal=1") == NULL)
+      put_text(&t, " causal=1");
+    if (once_in(&d, 3))
+      put_text(&t, " head_scale=f32:strided:0,%" PRId64 ",0,0", below(&d, 3));
+    if (strstr(mix->words, "additive") != NULL && once_in(&d, 2))
+      put_text(&t, " add_w=f32:strided:0,%" PRId64 ",0,%" PRId64, once_in(&d, 2) ? 2 * n.dqk + below(&d, 5) : 0,
+               below(&d, 3));
+  }
   job->data = draw_data(&d, masked, biased, blocked, sink);
+  if (mix != NULL && once_in(&d, 8))
+    job->data |= DATA_ZERO_ROWS;
   job->stages = size == 0 ? 2 : 1;
 }
 
@@ -293,16 +363,17 @@ static int32_t draw_length(draw *d, int64_t most) {
   return (int32_t)(kind == 0 ? 0 : kind == 1 ? most : below(d, most + 1));
 }
 
-static void draw_starts(draw *d, int64_t batch, int64_t most, int64_t total, job_ints *array) {
+static void draw_starts(draw *d, int64_t batch, int64_t most, int64_t total, int first_full, job_ints *array) {
   array->given = 1;
   array->count = (size_t)batch + 1;
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t left = total - array->entry[b];
-    array->entry[b + 1] = array->entry[b] + draw_length(d, left < most ? left : most);
+    const int32_t rows = draw_length(d, left < most ? left : most);
+    array->entry[b + 1] = array->entry[b] + (b == 0 && first_full ? (int32_t)(left < most ? left : most) : rows);
   }
 }
 
-void draw_arrays(uint64_t seed, device_job *job) {
+void draw_arrays(uint64_t seed, int crossing, device_job *job) {
   draw d = {seed, 100000};
   const clattn_problem *p = &job->problem;
   job_ints *array = job->array;
@@ -310,13 +381,14 @@ void draw_arrays(uint64_t seed, device_job *job) {
   job->sizes_given = once_in(&d, 3);
   if (job->sizes_given) {
     n->batch = 1 + below(&d, n->batch);
-    n->q_len = 1 + below(&d, n->q_len);
-    n->k_len = below(&d, n->k_len + 1);
+    const int64_t rows = 1 + below(&d, n->q_len), keys = below(&d, n->k_len + 1);
+    n->q_len = crossing ? n->q_len : rows;
+    n->k_len = crossing ? n->k_len : keys;
   }
   if (clattni_packed_q(p))
-    draw_starts(&d, n->batch, n->q_len, n->total_q, &array[ARRAY_CU_Q]);
+    draw_starts(&d, n->batch, n->q_len, n->total_q, crossing, &array[ARRAY_CU_Q]);
   if (clattni_packed_k(p))
-    draw_starts(&d, n->batch, n->k_len, n->total_k, &array[ARRAY_CU_K]);
+    draw_starts(&d, n->batch, n->k_len, n->total_k, crossing, &array[ARRAY_CU_K]);
   array[ARRAY_Q_LENGTHS].given = p->q_length_mode == CLATTN_LENGTH_PER_BATCH;
   array[ARRAY_K_LENGTHS].given = p->k_length_mode == CLATTN_LENGTH_PER_BATCH;
   array[ARRAY_Q_OFFSETS].given = p->offset_mode == CLATTN_OFFSET_PER_BATCH;
@@ -328,6 +400,10 @@ void draw_arrays(uint64_t seed, device_job *job) {
     array[ARRAY_K_LENGTHS].entry[b] = draw_length(&d, job_k_rows(job, b));
     array[ARRAY_Q_OFFSETS].entry[b] = (int32_t)(below(&d, 2 * job->resolved.k_len + 2) - job->resolved.k_len - 1);
     array[ARRAY_PREFIX].entry[b] = draw_length(&d, job->resolved.k_len + 2);
+  }
+  if (crossing) {
+    array[ARRAY_Q_LENGTHS].entry[0] = (int32_t)job_q_rows(job, 0);
+    array[ARRAY_K_LENGTHS].entry[0] = (int32_t)job_k_rows(job, 0);
   }
   switch (below(&d, 4)) {
   case 0:

@@ -56,20 +56,75 @@ static void add_to_score(plain_row *row, int64_t j, float more, double noise) {
   row->score_noise[j] = drowned ? noise : row->score_noise[j] + noise + last_place;
 }
 
-static void plain_score(const device_job *job, const job_memory *memory, plain_row *row, int64_t b, int64_t h,
-                        int64_t i, int64_t j) {
-  const image *const q = &memory->slot[CLATTNI_Q], *const k = &memory->slot[CLATTNI_K];
-  const image *const bias = &memory->slot[CLATTNI_BIAS];
+/* Whether products may be rounded to half. */
+static int may_round(const device_job *job) {
+  const clattn_problem *p = &job->problem;
+  return p->math == CLATTN_MATH_HALF && p->q.dtype == CLATTN_F16 && p->k.dtype == CLATTN_F16 &&
+         p->v.dtype == CLATTN_F16;
+}
+
+static const double half_eps = 9.765625e-4; /* of 11 bits */
+
+typedef struct similarity {
+  float value;
+  double noise;
+} similarity;
+
+/* The dot product, or the cosine. */
+static similarity plain_product(const device_job *job, const image *q, const image *k, int64_t b, int64_t h, int64_t i,
+                                int64_t j) {
   const int64_t h_kv = h / (job->resolved.q_heads / job->resolved.kv_heads);
-  float sum = 0.0f;
+  float sum = 0.0f, q_squares = 0.0f, k_squares = 0.0f;
   double size = 0.0;
   for (int64_t d = 0; d < job->resolved.qk_dim; ++d) {
     const float x = image_float(q, b, h, i, d), y = image_float(k, b, h_kv, j, d);
     sum += x * y;
+    q_squares += x * x;
+    k_squares += y * y;
     size += fabs((double)x * (double)y);
   }
-  row->raw[j] = sum * job->scale;
-  row->raw_noise[j] = eps * size * fabs((double)job->scale) + (double)FLT_MIN;
+  similarity s = {sum, eps * size};
+  if (may_round(job))
+    s.noise += half_eps * size + ldexp((double)job->resolved.qk_dim, -24);
+  if (job->problem.similarity == CLATTN_COSINE) {
+    const float q_norm = sqrtf(q_squares), k_norm = sqrtf(k_squares);
+    /* one after the other, so that huge norms don't overflow; NaN stays */
+    const float by_q = q_norm < 1e-12f ? 1e-12f : q_norm, by_k = k_norm < 1e-12f ? 1e-12f : k_norm;
+    s.value = sum / by_q / by_k;
+    s.noise = (s.noise + 4.0 * eps * fabs((double)sum)) / (double)by_q / (double)by_k;
+  }
+  return s;
+}
+
+static similarity plain_additive(const device_job *job, const image *q, const image *k, const image *w, int64_t b,
+                                 int64_t h, int64_t i, int64_t j) {
+  const int64_t h_kv = h / (job->resolved.q_heads / job->resolved.kv_heads);
+  similarity s = {0.0f, 0.0};
+  for (int64_t d = 0; d < job->resolved.qk_dim; ++d) {
+    const float x = tanhf(image_float(q, b, h, i, d) + image_float(k, b, h_kv, j, d));
+    const float factor = image_float(w, 0, h, 0, d);
+    s.value += factor * x;
+    s.noise += eps * fabs((double)factor) * (0.5 + 3.0 * fabs((double)x));
+  }
+  return s;
+}
+
+static void plain_score(const device_job *job, const job_memory *memory, plain_row *row, int64_t b, int64_t h,
+                        int64_t i, int64_t j) {
+  const image *const q = &memory->slot[CLATTNI_Q], *const k = &memory->slot[CLATTNI_K];
+  const image *const bias = &memory->slot[CLATTNI_BIAS];
+  float scale = job->scale;
+  similarity s = {0.0f, 0.0};
+  if (job->problem.similarity == CLATTN_ADDITIVE)
+    s = plain_additive(job, q, k, &memory->slot[CLATTNI_ADD_W], b, h, i, j);
+  else
+    s = plain_product(job, q, k, b, h, i, j);
+  if (job->problem.use_head_scale)
+    scale *= image_float(&memory->slot[CLATTNI_HEAD_SCALE], 0, h, 0, 0);
+  row->raw[j] = s.value * scale;
+  row->raw_noise[j] = s.noise * fabs((double)scale) + (double)FLT_MIN;
+  if (job->problem.use_head_scale)
+    row->raw_noise[j] += 2.0 * eps * fabs((double)row->raw[j]);
   row->capped[j] = job->softcap > 0.0f ? job->softcap * tanhf(row->raw[j] / job->softcap) : row->raw[j];
   row->capped_noise[j] = isfinite(row->raw[j]) ? row->raw_noise[j] : 0.0;
   if (job->softcap > 0.0f)
@@ -131,7 +186,8 @@ static void plain_compute(const device_job *job, const job_memory *memory, plain
   for (int64_t j = 0; j < keys; ++j) {
     if (!row->kept[j])
       continue;
-    const double relative = row->score_noise[j] + score_noise + eps * (8.0 + fabs((double)row->score[j] - (double)top));
+    const double relative = row->score_noise[j] + score_noise +
+                            eps * (8.0 + fabs((double)row->score[j] - (double)top)) + (may_round(job) ? half_eps : 0.0);
     row->weight_noise[j] = (double)row->weight[j] * relative + (double)FLT_MIN;
     for (int64_t d = 0; d < job->resolved.v_dim; ++d) {
       const float x = image_float(v, b, h_kv, j, d);
@@ -170,8 +226,8 @@ static int same_kind(double a, double b) {
   return isnan(a) ? isnan(b) != 0 : isinf(a) ? a >= b && a <= b : isfinite(b) != 0;
 }
 
-/* Tolerances of one row of one result.  A plain evaluation that is far off, or of another kind, says that the case is not
- * fit to judge anybody. */
+/* Tolerances of one row of one result.  A plain evaluation that is far off, or of another kind, says that the case is
+ * not fit to judge anybody. */
 static int tolerate(const device_job *job, const char *what, size_t row_index, expected *e, size_t first, size_t count,
                     const float *plain, const double *noise) {
   double error = 0.0, largest = 0.0;
@@ -237,7 +293,11 @@ static int reference(const device_job *job, const job_memory *memory, const int3
                   {&args.keep_mask, CLATTNI_KEEP_MASK},
                   {&args.block_mask, CLATTNI_BLOCK_MASK},
                   {&args.alibi_slopes, CLATTNI_ALIBI_SLOPES},
-                  {&args.sink, CLATTNI_SINK}};
+                  {&args.sink, CLATTNI_SINK},
+                  {&args.head_scale, CLATTNI_HEAD_SCALE},
+                  {&args.add_w, CLATTNI_ADD_W},
+                  {&args.k_scale, CLATTNI_K_SCALE},
+                  {&args.v_scale, CLATTNI_V_SCALE}};
     for (size_t n = 0; n < sizeof inputs / sizeof inputs[0]; ++n)
       if (slot[inputs[n].slot].memory != NULL)
         *inputs[n].to = slot[inputs[n].slot].memory + slot[inputs[n].slot].offset;
@@ -345,23 +405,27 @@ typedef struct comparison {
 } comparison;
 
 static int is_plain_zero(float x) {
-  uint32_t bits;
+  uint32_t bits; /* the widened one's, which keep the sign */
   memcpy(&bits, &x, sizeof bits);
   return bits == 0;
 }
 
 static int agrees(const comparison *c, float got, double want, double tolerance) {
+  const clattn_dtype dtype = c->tensor->dtype;
   if (isnan(want))
     return isnan(got) != 0;
   if (isinf(want))
     return isinf(got) && (got > 0.0f) == (want > 0.0);
-  if (!isfinite(got))
+  if (isnan(got) || (dtype == CLATTN_F32 && isinf(got)))
     return 0;
   if (c->zeros_are_exact && !(want > 0.0) && !(want < 0.0))
     return is_plain_zero(got); /* not the negative zero that marks excluded keys inside */
   if (c->zeros_are_exact && fabs(want) < 1e-46)
     return fabsf(got) <= 0.0f; /* far below every float: the weight is gone, not small */
-  return fabs((double)got - want) <= tolerance;
+  if (dtype == CLATTN_F32)
+    return fabs((double)got - want) <= tolerance;
+  /* rounding keeps the order: what lies within the tolerance is rounded to something between its rounded ends */
+  return (double)got >= round_to_type(dtype, want - tolerance) && (double)got <= round_to_type(dtype, want + tolerance);
 }
 
 static size_t compare(const comparison *c) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job must give: the double-precision reference, and how far a kernel may be from it, namely twice the error of a
- * plain float evaluation of the same formula in the same row plus twice the rounding noise of its inputs. */
+/* What a job must give: the double-precision reference, and how far a kernel may be from it, namely twice the error
+ * of a plain float evaluation of the same formula in the same row plus twice the rounding noise of its inputs. */
 #ifndef CLATTN_TEST_DEVICE_EXPECT_H
 #define CLATTN_TEST_DEVICE_EXPECT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Known faults of other libraries, a test for each, named for what went wrong there.  Every one runs on every variant. */
+/* Known faults of other libraries, a test for each, named for what went wrong there.  Every one runs on every
+ * variant. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

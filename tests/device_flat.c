@@ -24,24 +24,32 @@ static cl_mem make_buffer(const void *values, size_t bytes) {
   return buffer;
 }
 
-static cl_mem make_result(size_t count) {
-  float *pattern = malloc(count * sizeof *pattern);
-  assert_non_null(pattern);
-  memset(pattern, OUTPUT_PATTERN, count * sizeof *pattern);
-  cl_mem buffer = make_buffer(pattern, count * sizeof *pattern);
-  free(pattern);
-  return buffer;
-}
+typedef struct result {
+  clattn_mem *mem;
+  void *to; /* NULL: not asked for */
+  size_t bytes;
+  cl_mem buffer;
+} result;
 
-static void read_result(cl_mem buffer, float *to, size_t count) {
-  if (buffer == NULL)
+static void make_result(result *r) {
+  if (r->to == NULL)
     return;
-  assert_int_equal(clEnqueueReadBuffer(rig.queue, buffer, CL_TRUE, 0, count * sizeof *to, to, 0, NULL, NULL),
-                   CL_SUCCESS);
-  assert_int_equal(clReleaseMemObject(buffer), CL_SUCCESS);
+  unsigned char *pattern = malloc(r->bytes);
+  assert_non_null(pattern);
+  memset(pattern, OUTPUT_PATTERN, r->bytes);
+  r->buffer = make_buffer(pattern, r->bytes);
+  *r->mem = clattn_buffer(r->buffer, 0);
+  free(pattern);
 }
 
-void flat_compute(const flat_run *run, float *o, float *lse) {
+static void read_result(const result *r) {
+  if (r->to == NULL)
+    return;
+  assert_int_equal(clEnqueueReadBuffer(rig.queue, r->buffer, CL_TRUE, 0, r->bytes, r->to, 0, NULL, NULL), CL_SUCCESS);
+  assert_int_equal(clReleaseMemObject(r->buffer), CL_SUCCESS);
+}
+
+static void compute(const flat_run *run, void *o, void *lse, void *scores) {
   clattn_problem problem;
   clattn_plan_options options;
   clattn_plan *plan = NULL;
@@ -60,6 +68,10 @@ void flat_compute(const flat_run *run, float *o, float *lse) {
                                           [CLATTNI_BLOCK_MASK] = &args.block_mask,
                                           [CLATTNI_ALIBI_SLOPES] = &args.alibi_slopes,
                                           [CLATTNI_SINK] = &args.sink,
+                                          [CLATTNI_HEAD_SCALE] = &args.head_scale,
+                                          [CLATTNI_ADD_W] = &args.add_w,
+                                          [CLATTNI_K_SCALE] = &args.k_scale,
+                                          [CLATTNI_V_SCALE] = &args.v_scale,
                                           [CLATTNI_PAGE_TABLE] = &args.page_table};
   clattn_ints *const ints[JOB_ARRAYS] = {&args.q_lengths, &args.k_lengths,    &args.q_offsets,
                                          &args.prefix,    &args.cu_seqlens_q, &args.cu_seqlens_k};
@@ -78,19 +90,27 @@ void flat_compute(const flat_run *run, float *o, float *lse) {
       ints[n]->count = run->array[n].count;
       ints[n]->host = run->array[n].entries;
     }
-  cl_mem o_buffer = o != NULL ? make_result(run->o_count) : NULL;
-  cl_mem lse_buffer = lse != NULL ? make_result(run->lse_count) : NULL;
-  if (o != NULL)
-    args.o = clattn_buffer(o_buffer, 0);
-  if (lse != NULL)
-    args.lse = clattn_buffer(lse_buffer, 0);
+  const size_t element = run->half ? sizeof(uint16_t) : sizeof(float);
+  result results[] = {{&args.o, o, run->o_count * element, NULL},
+                      {&args.lse, lse, run->lse_count * sizeof(float), NULL},
+                      {&args.scores, scores, run->scores_count * element, NULL}};
+  for (size_t n = 0; n < sizeof results / sizeof results[0]; ++n)
+    make_result(&results[n]);
   if (clattn_enqueue(plan, rig.queue, &args, 0, NULL, NULL) != CLATTN_SUCCESS)
     fail_msg("%s, %s: %s", run->line, run->variant, error.message);
-  read_result(o_buffer, o, run->o_count);
-  read_result(lse_buffer, lse, run->lse_count);
+  for (size_t n = 0; n < sizeof results / sizeof results[0]; ++n)
+    read_result(&results[n]);
   assert_int_equal(clFinish(rig.queue), CL_SUCCESS);
   for (int slot = 0; slot < CLATTNI_SLOTS; ++slot)
     if (inputs[slot] != NULL)
       assert_int_equal(clReleaseMemObject(inputs[slot]), CL_SUCCESS);
   clattn_plan_release(plan);
+}
+
+void flat_compute(const flat_run *run, void *o, float *lse) {
+  compute(run, o, lse, NULL);
+}
+
+void flat_scores(const flat_run *run, void *o, void *scores) {
+  compute(run, o, NULL, scores);
 }

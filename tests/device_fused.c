@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fused variants promise beside right numbers: other outputs change no bit of o, and no score matrix is kept. */
+/* What the fused variants promise beside right numbers: other outputs change no bit of o, and no score matrix is
+ * kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

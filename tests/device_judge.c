@@ -162,6 +162,8 @@ int judge_job(const device_job *job, size_t index, size_t *passed) {
       options.variant = variants[v].name;
       options.outputs = n < stages ? ALL_OUTPUTS : n == stages ? (uint32_t)CLATTN_OUT_O : 2 + (uint32_t)(index % 13);
       options.stage = (clattn_stage)((index + (n < stages ? n : 0)) % 4);
+      if (job->with_o)
+        options.outputs |= CLATTN_OUT_O;
       options.inner_workspace = n == stages && index % 3 == 0;
       const int result = judge(job, &memory, &expect, &options);
       failed += result < 0;

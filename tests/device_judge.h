@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of test_device share: the device, the variants, running and comparing one job, snapshots of its results. */
+/* What the parts of test_device share: the device, the variants, running and comparing one job, snapshots of its
+ * results. */
 #ifndef CLATTN_TEST_DEVICE_JUDGE_H
 #define CLATTN_TEST_DEVICE_JUDGE_H
 
@@ -25,8 +26,8 @@ void list_variants(void);
 /* Runs and compares.  1: passed, 0: not claimed, -1: failed. */
 int judge(const device_job *job, job_memory *memory, const expectation *expect, const run_options *options);
 
-/* A job on every variant: o alone, everything with each stage, and one other set of outputs, since what is computed differs
- * between them.  0, or -1 if a run failed; *passed grows by the runs that passed. */
+/* A job on every variant: o alone, everything with each stage, and one other set of outputs, since what is computed
+ * differs between them.  0, or -1 if a run failed; *passed grows by the runs that passed. */
 int judge_job(const device_job *job, size_t index, size_t *passed);
 /* A test of all jobs of a row. */
 void judge_row(const device_case *row);
@@ -55,10 +56,14 @@ void weights_that_vanish(void **state);
 void offsets_are_64_bits_wide(void **state);
 void rows_far_apart(void **state);
 void every_cell_has_a_case(void **state);
+void every_type_has_a_case(void **state);
 void others_change_no_bit(void **state);
 void batch_invariant_rows(void **state);
 void contents_are_checked(void **state);
 int speed_tests(void);
+void every_half_pattern(void **state);
+void stores_round_to_nearest_even(void **state);
+void quantised_as_dequantised(void **state);
 void repeated_runs_give_the_same_bits(void **state);
 void workspace_caps(void **state);
 void max_logit_in_the_smallest_workspace(void **state);

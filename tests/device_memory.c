@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "dtype.h"
+
 static int complain(const char *what, clattn_status status) {
   (void)fprintf(stderr, "%s: %s\n", what, clattn_status_name(status));
   return 0;
@@ -86,6 +88,12 @@ int images_sync(cl_command_queue queue, image *const *list, size_t count) {
   return visit(queue, list, count, CL_MAP_READ);
 }
 
+int image_push(cl_command_queue queue, const image *changed) {
+  const cl_int code =
+      clEnqueueWriteBuffer(queue, changed->buffer, CL_TRUE, 0, changed->bytes, changed->memory, 0, NULL, NULL);
+  return code == CL_SUCCESS ? 1 : complain("clEnqueueWriteBuffer", code);
+}
+
 size_t job_outputs(job_memory *memory, image *list[IMAGES_MOST]) {
   size_t count = 0;
   for (int slot = 0; slot < CLATTNI_SLOTS; ++slot)
@@ -104,7 +112,8 @@ static int32_t int_at(const image *tensor, size_t byte) {
   return value;
 }
 
-size_t image_at(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e) {
+/* Elements from the first one on. */
+static int64_t index_of(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e) {
   const int64_t *s = tensor->stride;
   if (tensor->starts != NULL) {
     r += tensor->starts[b];
@@ -114,17 +123,83 @@ size_t image_at(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e)
     b = page < 0 ? 0 : page < tensor->pages ? page : tensor->pages - 1;
     r %= tensor->page_size;
   }
-  return tensor->offset + (size_t)(b * s[0] + h * s[1] + r * s[2] + e * s[3]) * tensor->element;
+  return b * s[0] + h * s[1] + r * s[2] + e * s[3];
 }
+
+size_t image_at(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e) {
+  const size_t index = (size_t)index_of(tensor, b, h, r, e);
+  return tensor->offset + (tensor->dtype == CLATTN_I4 ? index / 2 : index * tensor->element);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
 
 float image_float(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e) {
-  float value;
-  memcpy(&value, tensor->memory + image_at(tensor, b, h, r, e), sizeof value);
-  return value;
+  if (tensor->dtype == CLATTN_F32) {
+    float number;
+    memcpy(&number, tensor->memory + image_at(tensor, b, h, r, e), sizeof number);
+    return number;
+  }
+  double value = clattni_dtype_load(tensor->dtype, tensor->memory + tensor->offset, index_of(tensor, b, h, r, e));
+  if (tensor->scale != NULL)
+    value *= (double)image_float(tensor->scale, b, h, r, tensor->dtype == CLATTN_I4 ? e / CLATTNI_I4_GROUP : 0);
+  return (float)value;
 }
 
-static void set_float(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e, float value) {
-  memcpy(tensor->memory + image_at(tensor, b, h, r, e), &value, sizeof value);
+uint32_t image_raw(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e) {
+  uint32_t raw = 0;
+  memcpy(&raw, tensor->memory + image_at(tensor, b, h, r, e), tensor->element);
+  if (tensor->dtype == CLATTN_I4)
+    raw = raw >> (index_of(tensor, b, h, r, e) % 2 != 0 ? 4 : 0) & 15;
+  return raw;
+}
+
+void image_set_raw(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e, uint32_t raw) {
+  unsigned char *at = tensor->memory + image_at(tensor, b, h, r, e);
+  if (tensor->dtype == CLATTN_I4) {
+    const unsigned shift = index_of(tensor, b, h, r, e) % 2 != 0 ? 4 : 0;
+    raw = (*at & ~(15u << shift)) | raw << shift;
+  }
+  memcpy(at, &raw, tensor->element);
+}
+
+double round_to_type(clattn_dtype dtype, double value) {
+  const int f16 = dtype == CLATTN_F16, bits = f16 ? 11 : 8, lowest = f16 ? -14 : -126;
+  int exponent;
+  if (dtype == CLATTN_F32)
+    return (double)(float)value;
+  if (!isfinite(value) || !(fabs(value) > 0.0))
+    return value;
+  (void)frexp(value, &exponent);
+  const int place = (exponent - 1 > lowest ? exponent - 1 : lowest) - (bits - 1); /* of the last bit */
+  const double rounded = ldexp(rint(ldexp(value, -place)), place);
+  return fabs(rounded) > (f16 ? 65504.0 : ldexp(255.0, 120)) ? copysign((double)INFINITY, value) : rounded;
+}
+
+uint16_t encode_half(clattn_dtype dtype, double value) {
+  const int f16 = dtype == CLATTN_F16, kept = f16 ? 10 : 7, lowest = f16 ? -14 : -126;
+  const unsigned sign = signbit(value) ? 0x8000u : 0u, infinite = f16 ? 0x7c00u : 0x7f80u;
+  const double rounded = fabs(round_to_type(dtype, value));
+  int exponent;
+  if (isnan(value))
+    return (uint16_t)(sign | infinite | 1u << (kept - 1));
+  if (isinf(rounded))
+    return (uint16_t)(sign | infinite);
+  (void)frexp(rounded, &exponent);
+  const int biased = exponent - lowest; /* 1 for the least normal number */
+  if (!(rounded > 0.0) || biased < 1)
+    return (uint16_t)(sign | (unsigned)ldexp(rounded, kept - lowest));
+  return (uint16_t)(sign | (((unsigned)(biased - 1) << kept) + (unsigned)ldexp(rounded, kept + 1 - exponent)));
+}
+
+void image_set(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e, float value) {
+  uint32_t raw;
+  if (tensor->dtype == CLATTN_F32)
+    memcpy(&raw, &value, sizeof raw);
+  else if (tensor->dtype == CLATTN_F16 || tensor->dtype == CLATTN_BF16)
+    raw = encode_half(tensor->dtype, (double)value);
+  else
+    raw = tensor->dtype == CLATTN_I8 ? (uint32_t)(int32_t)value & 0xff : (uint32_t)((int32_t)value + 8);
+  image_set_raw(tensor, b, h, r, e, raw);
 }
 
 /* ---- what tensors hold ----------------------------------------------------------------------------------------- */
@@ -136,8 +211,8 @@ typedef enum level {
   LEVEL_KEPT      /* by the masks too */
 } level;
 
-/* Approximately normal, mean 0 and variance 1; depends on the place alone, so the last of several writers of a broadcast
- * element decides. */
+/* Approximately normal, mean 0 and variance 1; depends on the place alone, so the last of several writers of a
+ * broadcast element decides. */
 static float normal(const device_job *job, clattni_slot slot, int64_t b, int64_t h, int64_t r, int64_t e) {
   const uint64_t place = ((uint64_t)b << 48) ^ ((uint64_t)h << 40) ^ ((uint64_t)r << 20) ^ (uint64_t)e;
   double sum = -2.0;
@@ -166,7 +241,7 @@ static int pattern_keeps(const device_job *job, int64_t b, int64_t h, int64_t i,
 }
 
 /* Sets bit n of a line of bits that starts at an element. */
-static void set_bit(const image *mask, int64_t b, int64_t h, int64_t r, int64_t n, int on) {
+void image_set_bit(const image *mask, int64_t b, int64_t h, int64_t r, int64_t n, int on) {
   uint32_t word;
   const uint32_t bit = mask->stride[3] != 0 ? (uint32_t)(n % 32) : 0;
   unsigned char *at = mask->memory + image_at(mask, b, h, r, n / 32);
@@ -175,7 +250,7 @@ static void set_bit(const image *mask, int64_t b, int64_t h, int64_t r, int64_t 
   memcpy(at, &word, sizeof word);
 }
 
-static int get_bit(const image *mask, int64_t b, int64_t h, int64_t r, int64_t n) {
+int image_bit(const image *mask, int64_t b, int64_t h, int64_t r, int64_t n) {
   uint32_t word;
   memcpy(&word, mask->memory + image_at(mask, b, h, r, n / 32), sizeof word);
   return (word >> (mask->stride[3] != 0 ? n % 32 : 0)) & 1;
@@ -191,7 +266,7 @@ static void fill_mask(const device_job *job, image *mask) {
         for (int64_t j = 0; j < job_k_len(job, b); ++j) {
           const int keeps = pattern_keeps(job, b, h, i, j);
           if (bits)
-            set_bit(mask, b, h, i, j, keeps);
+            image_set_bit(mask, b, h, i, j, keeps);
           else
             mask->memory[image_at(mask, b, h, i, j)] = keeps ? attend[(i + j) % 4] : 0;
         }
@@ -210,7 +285,7 @@ static void fill_blocks(const device_job *job, const image *mask) {
         const uint64_t line = ((uint64_t)(b * 131 + h) << 40) ^ ((uint64_t)i << 20);
         for (int64_t j = 0; j < count; ++j) {
           const int first = (job->data & DATA_BLOCKS_FIRST) && j == 0 && count > 1;
-          set_bit(mask, b, h, i, j, !first && device_random(job->seed, 105, line ^ (uint64_t)j) < kept);
+          image_set_bit(mask, b, h, i, j, !first && device_random(job->seed, 105, line ^ (uint64_t)j) < kept);
         }
       }
 }
@@ -218,11 +293,11 @@ static void fill_blocks(const device_job *job, const image *mask) {
 int job_masks_keep(const device_job *job, const job_memory *memory, int64_t b, int64_t h, int64_t i, int64_t j) {
   const image *mask = &memory->slot[CLATTNI_KEEP_MASK];
   if (job->problem.block_mask_kind == CLATTN_MASK_BITS &&
-      !get_bit(&memory->slot[CLATTNI_BLOCK_MASK], b, h, i / job->problem.block_q, j / job->problem.block_k))
+      !image_bit(&memory->slot[CLATTNI_BLOCK_MASK], b, h, i / job->problem.block_q, j / job->problem.block_k))
     return 0;
   if (job->problem.keep_mask_kind == CLATTN_MASK_U8)
     return mask->memory[image_at(mask, b, h, i, j)] != 0;
-  return job->problem.keep_mask_kind == CLATTN_MASK_NONE || get_bit(mask, b, h, i, j);
+  return job->problem.keep_mask_kind == CLATTN_MASK_NONE || image_bit(mask, b, h, i, j);
 }
 
 /* Pages repeat, and some entries have to be clamped.  What lies behind the keys is never used. */
@@ -254,7 +329,7 @@ static float slope_value(const device_job *job, int64_t b, int64_t h) {
 static void fill_slopes(const device_job *job, const image *slopes) {
   for (int64_t b = 0; b < job->sizes.batch; ++b)
     for (int64_t h = 0; h < job->resolved.q_heads; ++h)
-      set_float(slopes, b, h, 0, 0, slope_value(job, b, h));
+      image_set(slopes, b, h, 0, 0, slope_value(job, b, h));
 }
 
 static void fill_sinks(const device_job *job, const image *sinks) {
@@ -267,8 +342,24 @@ static void fill_sinks(const device_job *job, const image *sinks) {
       sink = h == 0 ? INFINITY : NAN;
     if (job->data & DATA_SINK_NONE)
       sink = -INFINITY;
-    set_float(sinks, 0, h, 0, 0, sink);
+    image_set(sinks, 0, h, 0, 0, sink);
   }
+}
+
+/* Both signs, and a zero. */
+static void fill_head_scales(const device_job *job, const image *scales) {
+  for (int64_t h = 0; h < job->resolved.q_heads; ++h) {
+    const float size = 0.5f + 0.5f * fabsf(normal(job, CLATTNI_HEAD_SCALE, 0, h, 0, 0));
+    image_set(scales, 0, h, 0, 0, h % 5 == 3 ? 0.0f : h % 3 == 1 ? -size : size);
+  }
+}
+
+/* w of the additive similarity: scores of size 1. */
+static void fill_w(const device_job *job, const image *w) {
+  const float size = 2.0f / sqrtf((float)w->shape[3]);
+  for (int64_t h = 0; h < w->shape[1]; ++h)
+    for (int64_t e = 0; e < w->shape[3]; ++e)
+      image_set(w, 0, h, 0, e, size * normal(job, CLATTNI_ADD_W, 0, h, 0, e));
 }
 
 static int pair_has(const device_job *job, const job_memory *memory, level wanted, int64_t b, int64_t h, int64_t i,
@@ -303,20 +394,44 @@ static void fill_bias(const device_job *job, const job_memory *memory, level lea
       for (int64_t i = 0; i < job_q_len(job, b); ++i)
         for (int64_t j = 0; j < job_k_len(job, b); ++j)
           if (pair_has(job, memory, least, b, h, i, j))
-            set_float(&memory->slot[CLATTNI_BIAS], b, h, i, j, bias_value(job, b, h, i, j));
+            image_set(&memory->slot[CLATTNI_BIAS], b, h, i, j, bias_value(job, b, h, i, j));
 }
 
+/* Codes are all finite; their scale may be NaN.  With one that is infinite, sums depend on their order. */
 static void special(const device_job *job, const image *tensor, unsigned bit, int64_t b, int64_t h, int64_t r,
                     int64_t e, float value) {
-  if ((job->data & bit) && image_has_row(tensor, b, r))
-    set_float(tensor, b, h, r, e, value);
+  if (!(job->data & bit) || !image_has_row(tensor, b, r))
+    return;
+  if (tensor->scale == NULL)
+    image_set(tensor, b, h, r, e, value);
+  else if (isnan(value))
+    image_set(tensor->scale, b, h, r, tensor->dtype == CLATTN_I4 ? e / CLATTNI_I4_GROUP : 0, value);
+}
+
+/* Codes of a deviation that uses most of them, and scales that make them numbers of size 1. */
+static void fill_codes(const device_job *job, const image *tensor, clattni_slot slot, int64_t b, int64_t h, int64_t r,
+                       float far) {
+  const clattni_slot scales = slot == CLATTNI_K ? CLATTNI_K_SCALE : CLATTNI_V_SCALE;
+  const float most = tensor->dtype == CLATTN_I8 ? 127.0f : 7.0f, deviation = most / 2.5f;
+  for (int64_t g = 0; g < tensor->scale->shape[3]; ++g) {
+    const float size = 0.75f + 0.25f * fabsf(normal(job, scales, b, h, r, g));
+    image_set(tensor->scale, b, h, r, g, size * far / deviation);
+  }
+  for (int64_t e = 0; e < tensor->shape[3]; ++e) {
+    const float code = rintf(deviation * normal(job, slot, b, h, r, e));
+    image_set(tensor, b, h, r, e, code < -most - 1.0f ? -most - 1.0f : code > most ? most : code);
+  }
 }
 
 static void fill_row(const device_job *job, const image *tensor, clattni_slot slot, int64_t b, int64_t h, int64_t r) {
   const uint64_t row = ((uint64_t)b << 40) ^ ((uint64_t)h << 32) ^ (uint64_t)r;
   const int far = slot == CLATTNI_K && (job->data & DATA_FAR) && device_random(job->seed, 104, row) < 0.2;
-  for (int64_t e = 0; e < tensor->shape[3]; ++e)
-    set_float(tensor, b, h, r, e, normal(job, slot, b, h, r, e) * (far ? 120.0f : 1.0f));
+  const int zero = (job->data & DATA_ZERO_ROWS) && device_random(job->seed, 109 + (uint64_t)slot, row) < 0.3;
+  if (tensor->scale != NULL)
+    fill_codes(job, tensor, slot, b, h, r, zero ? 0.0f : far ? 120.0f : 1.0f);
+  else
+    for (int64_t e = 0; e < tensor->shape[3]; ++e)
+      image_set(tensor, b, h, r, e, zero ? 0.0f : normal(job, slot, b, h, r, e) * (far ? 120.0f : 1.0f));
 }
 
 /* q, k and v: only rows that some pair of their level needs are numbers. */
@@ -367,13 +482,16 @@ static int fill_rows(const device_job *job, const job_memory *memory, const leve
 
 /* ---- a job's tensors ------------------------------------------------------------------------------------------- */
 
+static int of_keys(clattni_slot slot) {
+  return slot == CLATTNI_K || slot == CLATTNI_V || slot == CLATTNI_K_SCALE || slot == CLATTNI_V_SCALE;
+}
+
 /* Shapes and strides as the interface defines them, not as the library works them out. */
 static void shape_of(const device_job *job, clattni_slot slot, const clattni_sizes *sizes, int64_t shape[4]) {
   const clattn_problem *p = &job->resolved;
-  const int of_keys = slot == CLATTNI_K || slot == CLATTNI_V;
   shape[0] = sizes->batch;
-  shape[1] = of_keys ? p->kv_heads : p->q_heads;
-  shape[2] = of_keys ? sizes->k_len : sizes->q_len;
+  shape[1] = of_keys(slot) ? p->kv_heads : p->q_heads;
+  shape[2] = of_keys(slot) ? sizes->k_len : sizes->q_len;
   shape[3] = 1;
   switch (slot) {
   case CLATTNI_Q:
@@ -396,8 +514,20 @@ static void shape_of(const device_job *job, clattni_slot slot, const clattni_siz
     shape[3] = blocks_of(blocks_of(sizes->k_len, p->block_k), 32);
     break;
   case CLATTNI_SINK:
+  case CLATTNI_HEAD_SCALE:
     shape[0] = 1;
     shape[2] = 1;
+    break;
+  case CLATTNI_ADD_W:
+    shape[0] = 1;
+    shape[2] = 1;
+    shape[3] = p->qk_dim;
+    break;
+  case CLATTNI_K_SCALE:
+    shape[3] = p->k.dtype == CLATTN_I4 ? blocks_of(p->qk_dim, CLATTNI_I4_GROUP) : 1;
+    break;
+  case CLATTNI_V_SCALE:
+    shape[3] = p->v.dtype == CLATTN_I4 ? blocks_of(p->v_dim, CLATTNI_I4_GROUP) : 1;
     break;
   case CLATTNI_MAX_LOGIT:
   case CLATTNI_ALIBI_SLOPES:
@@ -419,7 +549,7 @@ static void stored_shape_of(const device_job *job, clattni_slot slot, const clat
   shape_of(job, slot, sizes, shape);
   if (tensor->layout == CLATTN_LAYOUT_PACKED) {
     shape[0] = 1;
-    shape[2] = slot == CLATTNI_K || slot == CLATTNI_V ? sizes->total_k : sizes->total_q;
+    shape[2] = of_keys(slot) ? sizes->total_k : sizes->total_q;
   } else if (tensor->layout == CLATTN_LAYOUT_PAGED) {
     shape[0] = job->resolved.num_pages;
     shape[2] = job->resolved.page_size;
@@ -441,6 +571,8 @@ static void strides_of(const device_job *job, clattni_slot slot, const clattn_te
     return;
   }
   stored_shape_of(job, slot, tensor, exact ? &job->sizes : &bounds, n);
+  if (tensor->dtype == CLATTN_I4)
+    n[3] += n[3] % 2; /* rows start on a byte */
   stride[0] = slot == CLATTNI_ALIBI_SLOPES ? 0 : n[1] * n[2] * n[3];
   stride[1] = heads_first ? n[2] * n[3] : n[3];
   stride[2] = heads_first ? n[3] : n[1] * n[3];
@@ -450,7 +582,7 @@ static void strides_of(const device_job *job, clattni_slot slot, const clattn_te
 static void place(const device_job *job, const clattn_tensor *tensor, clattni_slot slot, job_memory *memory,
                   image *out) {
   if (tensor->layout == CLATTN_LAYOUT_PACKED)
-    out->starts = job->array[slot == CLATTNI_K || slot == CLATTNI_V ? ARRAY_CU_K : ARRAY_CU_Q].entry;
+    out->starts = job->array[of_keys(slot) ? ARRAY_CU_K : ARRAY_CU_Q].entry;
   if (tensor->layout == CLATTN_LAYOUT_PAGED) {
     out->table = &memory->slot[CLATTNI_PAGE_TABLE];
     out->page_size = job->resolved.page_size;
@@ -468,14 +600,17 @@ static int open_slot(const device_job *job, const clattn_problem *problem, clatt
   strides_of(job, slot, described, tensor->stride);
   place(job, described, slot, memory, tensor);
   tensor->element = clattni_slot_element_bytes(problem, slot);
+  tensor->dtype = described->dtype;
   if (!clattni_extent(stored, tensor->stride, &elements))
     return complain("a case that does not fit in memory", CLATTN_ERROR_OVERFLOW);
   if (elements == 0)
     return 1;
   tensor->pattern = clattni_slot_is_output(slot) ? OUTPUT_PATTERN : 0xff;
   tensor->offset = tensor->element * (3 + 5 * (size_t)slot);
+  /* what one address of i4 holds is two elements */
+  const size_t bytes = tensor->dtype == CLATTN_I4 ? (size_t)(elements + 1) / 2 : (size_t)elements * tensor->element;
   const size_t behind = clattni_slot_is_output(slot) ? 52 : 0; /* inputs end with the page */
-  if (!map_memory(tensor->offset + (size_t)elements * tensor->element + behind, tensor))
+  if (!map_memory(tensor->offset + bytes + behind, tensor))
     return complain("no memory", CLATTN_ERROR_OUT_OF_MEMORY);
   memset(tensor->memory, tensor->pattern, tensor->bytes);
   return 1;
@@ -524,6 +659,9 @@ int job_memory_open(const device_rig *rig, const device_job *job, job_memory *me
     job_memory_close(memory);
     return 0;
   }
+  for (int n = 0; n < 2; ++n)
+    if (is_there(memory, (clattni_slot)(CLATTNI_K_SCALE + n)))
+      memory->slot[CLATTNI_K + n].scale = &memory->slot[CLATTNI_K_SCALE + n];
   const level least[3] = {(level)(job->seed / 5 % 3), (level)(job->seed % 3), (level)(1 + job->seed / 3 % 2)};
   if (is_there(memory, CLATTNI_KEEP_MASK))
     fill_mask(job, &memory->slot[CLATTNI_KEEP_MASK]);
@@ -535,6 +673,10 @@ int job_memory_open(const device_rig *rig, const device_job *job, job_memory *me
     fill_slopes(job, &memory->slot[CLATTNI_ALIBI_SLOPES]);
   if (is_there(memory, CLATTNI_SINK))
     fill_sinks(job, &memory->slot[CLATTNI_SINK]);
+  if (is_there(memory, CLATTNI_HEAD_SCALE))
+    fill_head_scales(job, &memory->slot[CLATTNI_HEAD_SCALE]);
+  if (is_there(memory, CLATTNI_ADD_W))
+    fill_w(job, &memory->slot[CLATTNI_ADD_W]);
   if (is_there(memory, CLATTNI_BIAS))
     fill_bias(job, memory, (level)(job->seed / 7 % 3));
   good = fill_rows(job, memory, least);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offsets are products and sums of 64 bits: what the kernels' headers compute, and strides as large as buffers can be. */
+/* Offsets are products and sums of 64 bits: what the kernels' headers compute, and strides as large as buffers can
+ * be. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include <setjmp.h>
 #include <stdarg.h>

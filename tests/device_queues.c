@@ -42,8 +42,8 @@ static void sync_outputs(job_memory *memory) {
 
 static const char chain_line[] = "b=2 hq=2 sq=60 sk=70 d=8 dv=8 klen=per_batch causal=1 off=bottom_right";
 
-/* The second job's queries are the first one's output; nothing may start before the gate opens.  With a workspace for few
- * tiles both are long chains of launches. */
+/* The second job's queries are the first one's output; nothing may start before the gate opens.  With a workspace for
+ * few tiles both are long chains of launches. */
 void events_order_an_out_of_order_queue(void **state) {
   (void)state;
   size_t passed = 0;

@@ -134,6 +134,10 @@ void device_args(const device_job *job, const job_memory *memory, uint32_t outpu
   set_mem(&args->block_mask, &slot[CLATTNI_BLOCK_MASK], 1);
   set_mem(&args->alibi_slopes, &slot[CLATTNI_ALIBI_SLOPES], 1);
   set_mem(&args->sink, &slot[CLATTNI_SINK], 1);
+  set_mem(&args->head_scale, &slot[CLATTNI_HEAD_SCALE], 1);
+  set_mem(&args->add_w, &slot[CLATTNI_ADD_W], 1);
+  set_mem(&args->k_scale, &slot[CLATTNI_K_SCALE], 1);
+  set_mem(&args->v_scale, &slot[CLATTNI_V_SCALE], (outputs & CLATTN_OUT_O) != 0);
   set_mem(&args->page_table, &slot[CLATTNI_PAGE_TABLE], 1);
   clattn_ints *const arrays[JOB_ARRAYS] = {&args->q_lengths, &args->k_lengths,    &args->q_offsets,
                                            &args->prefix,    &args->cu_seqlens_q, &args->cu_seqlens_k};

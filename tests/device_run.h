@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of a job in memory that traps mistakes, and its runs on a device.
  *
- * Every tensor has a mapping of its own that ends where its buffer ends: a page behind it can't be touched.  Inputs are NaN
- * but for the elements that some kept pair needs; outputs are filled with a pattern that must still stand wherever no
- * element lies. */
+ * Every tensor has a mapping of its own that ends where its buffer ends: a page behind it can't be touched.  Inputs
+ * are NaN but for the elements that some kept pair needs; outputs are filled with a pattern that must still stand
+ * wherever no element lies. */
 #ifndef CLATTN_TEST_DEVICE_RUN_H
 #define CLATTN_TEST_DEVICE_RUN_H
 
@@ -23,7 +23,9 @@ typedef struct image {
   unsigned char *memory; /* the buffer's first byte; NULL: no such tensor, or an empty one */
   size_t bytes, mapped;  /* of the buffer; of the mapping */
   size_t offset;         /* bytes to element (0,0,0,0) */
-  size_t element;
+  size_t element;        /* bytes of what one address holds: an element, or two of i4 */
+  clattn_dtype dtype;
+  const struct image *scale;   /* of i8 and i4 */
   int64_t shape[4], stride[4]; /* shape: (batch, head, row, element), also of packed and paged tensors */
   const int32_t *starts;       /* of packed tensors: first rows of the sequences, and the end of the last one */
   const struct image *table;   /* of paged tensors */
@@ -47,13 +49,27 @@ void image_close(image *closing);
 #define IMAGES_MOST 8
 int images_fill(cl_command_queue queue, image *const *list, size_t count);
 int images_sync(cl_command_queue queue, image *const *list, size_t count);
+/* Brings what the host wrote into an image's memory to the device. */
+int image_push(cl_command_queue queue, const image *changed);
 /* The output tensors that have memory; their count. */
 size_t job_outputs(job_memory *memory, image *list[IMAGES_MOST]);
 /* Whether row r of batch entry b is there: packed sequences end. */
 int image_has_row(const image *tensor, int64_t b, int64_t r);
 /* The byte index of an element. */
 size_t image_at(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e);
+/* The number that an element stands for, i8 and i4 with their scale; what is stored, bit by bit; and the other way. */
 float image_float(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e);
+uint32_t image_raw(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e);
+void image_set_raw(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e, uint32_t raw);
+/* Bits of masks: key n of a row. */
+int image_bit(const image *mask, int64_t b, int64_t h, int64_t r, int64_t n);
+void image_set_bit(const image *mask, int64_t b, int64_t h, int64_t r, int64_t n, int on);
+/* Rounds to the tensor's type; of i8 and i4 `value` is the code. */
+void image_set(const image *tensor, int64_t b, int64_t h, int64_t r, int64_t e, float value);
+/* To nearest even, beyond the largest number infinite. */
+double round_to_type(clattn_dtype dtype, double value);
+/* The bits of f16 or bf16. */
+uint16_t encode_half(clattn_dtype dtype, double value);
 
 /* Whether the keep mask and the block mask in memory keep a pair; 1 without a mask. */
 int job_masks_keep(const device_job *job, const job_memory *memory, int64_t b, int64_t h, int64_t i, int64_t j);

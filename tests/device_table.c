@@ -587,8 +587,7 @@ const device_case device_cases[] = {
      .on_device = ON_DEVICE_ALL,
      .check_contents = 1},
 
-/* ---- every rule, every class of head dimensions ---- */
-#define EVERY_DIM "d=20 dv=7|50 dv=64|128 dv=100|256 dv=200|300 dv=1000|1100 dv=40"
+    /* ---- every rule, every class of head dimensions ---- */
     {.name = "every head dim, scores and masks",
      .line = "b=2 hq=6 hkv=2 sq=29 sk=70 causal=1 off=bottom_right window=40,3 mask=u8 bias=f32 softcap=3 alibi=signed "
              "sink=f32",
@@ -611,7 +610,7 @@ const device_case device_cases[] = {
      .k_lengths = "70,33,0"},
     {.name = "every head dim, packed queries and pages",
      .line = "b=3 hq=6 hkv=2 sq=12 sk=50 total_q=22 q=packed o=packed lse=packed page_size=3 pages=30 max_pages=17 "
-             "k=paged v=paged klen=per_batch softcap=2 sink=f32 off=bottom_right causal=1",
+             "k=paged v=paged klen=per_batch softcap=2 sink=f32 head_scale=f32 off=bottom_right causal=1",
      .vary = {EVERY_DIM},
      .rows_q = "9,0,-1",
      .k_lengths = "50,4,0",
@@ -633,6 +632,18 @@ const device_case device_cases[] = {
      .line = "b=3 hq=6 hkv=2 sq=50 sk=300 d=8 flags=batch_invariant klen=per_batch",
      .vary = {"causal=0|1 off=bottom_right", "window=inf,inf|100,3"},
      .k_lengths = "300,129,1"},
+
+    /* ---- types and similarities: some in the short part ---- */
+    {.name = "half types",
+     .line =
+         "b=2 hq=6 hkv=2 sq=50 sk=133 d=20 dv=7 q=f16 k=bf16 v=f16 o=bf16 bias=f16 causal=1 off=bottom_right mask=u8 "
+         "head_scale=f32 sink=f32 softcap=5",
+     .data = DATA_BIAS_INF,
+     .stages = 2},
+    {.name = "quantised keys and values, cosine",
+     .line = "b=2 hq=4 hkv=2 sq=26 sk=133 d=31 dv=5 k=i8 v=i4 k_scale=f16 sim=cosine scale=3",
+     .vary = {"causal=0|1 alibi=signed"},
+     .stages = 2},
 
     /* ---- everything at once ---- */
     {.name = "drawn problems", .random = 150},

@@ -2,11 +2,10 @@
 /* Every case of the table on every variant that claims it, and what holds for runs as a whole: the same bits again,
  * workspaces of any size, one plan for many sizes, queues of both kinds.
  *
- * test_device [fast|full]: the short part (default), or the long one.
- * test_device faults: the known faults of others alone, which are in the short part too.
- * test_device speed: bounds of memory and time.
- * test_device only "PATTERN": tests of the short part by name; * and ? stand for any characters.
- * test_device line "PROBLEM LINE": one problem, for a closer look. */
+ * test_device [fast|full]: the short part (default), or the long one. test_device types: types and similarities.
+ * test_device faults: the known faults of others alone, which are in the short part too. test_device speed: bounds of
+ * memory and time. test_device only [PART] "PATTERN": tests of the short part, or of another one, by name; * and ?
+ * stand for any characters. test_device line "PROBLEM LINE": one problem, for a closer look. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,8 +39,8 @@ static void every_variant_ran(void **state) {
 
 /* ---- weights at the edge of the normal numbers ------------------------------------------------------------------ */
 
-/* Row i has key 0 at score 0 and key 1, whose value is 1e38, at depths[i].  Weights below 2^-126 count as 0, and where one
- * is not 0 it is right: what lies between, a few bits of a number, is neither. */
+/* Row i has key 0 at score 0 and key 1, whose value is 1e38, at depths[i].  Weights below 2^-126 count as 0, and
+ * where one is not 0 it is right: what lies between, a few bits of a number, is neither. */
 void weights_that_vanish(void **state) {
   (void)state;
   static const float depths[] = {-87.0f,  -87.2f,  -87.3f,  -87.32f, -87.33f, -87.34f, -87.35f, -87.4f,
@@ -221,18 +220,26 @@ static int one_line(const char *line) {
   return failed > 0 || passed == 0;
 }
 
-/* Rows of the table, the long ones or the others. */
+static void put_row(const device_case *row, struct CMUnitTest *test) {
+  memset(test, 0, sizeof *test);
+  test->name = row->name;
+  test->test_func = run_row;
+  test->initial_state = (void *)(uintptr_t)row;
+}
+
+/* Rows of the table: the long ones, or the others. */
 static size_t table_tests(int full, struct CMUnitTest *tests) {
   size_t count = 0;
   for (size_t n = 0; n < device_case_count; ++n)
-    if ((device_cases[n].full != 0) == full) {
-      memset(&tests[count], 0, sizeof tests[count]);
-      tests[count].name = device_cases[n].name;
-      tests[count].test_func = run_row;
-      tests[count].initial_state = (void *)(uintptr_t)&device_cases[n];
-      ++count;
-    }
+    if ((device_cases[n].full != 0) == full)
+      put_row(&device_cases[n], &tests[count++]);
   return count;
+}
+
+static size_t type_tests(struct CMUnitTest *tests) {
+  for (size_t n = 0; n < device_type_case_count; ++n)
+    put_row(&device_type_cases[n], &tests[n]);
+  return device_type_case_count;
 }
 
 static int run_part(const char *mode) {
@@ -246,17 +253,26 @@ static int run_part(const char *mode) {
       cmocka_unit_test(contents_are_checked),    cmocka_unit_test(every_cell_has_a_case),
       cmocka_unit_test(every_variant_ran),
   };
+  static const struct CMUnitTest type_runs[] = {
+      cmocka_unit_test(every_half_pattern),
+      cmocka_unit_test(stores_round_to_nearest_even),
+      cmocka_unit_test(quantised_as_dequantised),
+      cmocka_unit_test(every_type_has_a_case),
+  };
   const size_t whole_count = sizeof whole_runs / sizeof whole_runs[0];
-  const int full = strcmp(mode, "full") == 0;
+  const int full = strcmp(mode, "full") == 0, types = strcmp(mode, "types") == 0;
   size_t count = 0;
-  struct CMUnitTest *tests = calloc(device_case_count + whole_count + FAULT_TESTS_MOST, sizeof *tests);
+  struct CMUnitTest *tests =
+      calloc(device_case_count + device_type_case_count + whole_count + FAULT_TESTS_MOST + 8, sizeof *tests);
   if (tests == NULL)
     return 1;
-  if (!full)
+  if (!full && !types)
     count += fault_tests(tests);
   if (strcmp(mode, "faults") != 0)
-    count += table_tests(full, tests + count);
-  for (size_t n = full ? whole_count - 1 : 0; strcmp(mode, "faults") != 0 && n < whole_count; ++n)
+    count += types ? type_tests(tests) : table_tests(full, tests + count);
+  for (size_t n = 0; types && n < sizeof type_runs / sizeof type_runs[0]; ++n)
+    tests[count++] = type_runs[n];
+  for (size_t n = full || types ? whole_count - 1 : 0; strcmp(mode, "faults") != 0 && n < whole_count; ++n)
     tests[count++] = whole_runs[n];
   const int failed = _cmocka_run_group_tests(mode, tests, count, NULL, NULL);
   free(tests);
@@ -264,13 +280,15 @@ static int run_part(const char *mode) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const modes[] = {"fast", "full", "faults", "speed"};
+  static const char *const modes[] = {"fast", "full", "types", "faults", "speed"};
   const char *mode = argc > 1 ? argv[1] : "fast";
-  int known = argc == 3 && (strcmp(mode, "line") == 0 || strcmp(mode, "only") == 0), failed;
+  int known = (argc == 3 && (strcmp(mode, "line") == 0 || strcmp(mode, "only") == 0)) ||
+              (argc == 4 && strcmp(mode, "only") == 0),
+      failed;
   for (size_t n = 0; n < sizeof modes / sizeof modes[0]; ++n)
     known |= argc <= 2 && strcmp(mode, modes[n]) == 0;
   if (!known) {
-    print_error("usage: test_device [fast|full|faults|speed|line \"PROBLEM LINE\"|only \"PATTERN\"]\n");
+    print_error("usage: test_device [fast|full|types|faults|speed|line \"PROBLEM LINE\"|only [PART] \"PATTERN\"]\n");
     return 2;
   }
   if (!device_rig_open(&rig))
@@ -282,8 +300,8 @@ int main(int argc, char **argv) {
     failed = speed_tests();
   } else {
     if (strcmp(mode, "only") == 0)
-      cmocka_set_test_filter(argv[2]);
-    failed = run_part(strcmp(mode, "only") == 0 ? "fast" : mode);
+      cmocka_set_test_filter(argv[argc - 1]);
+    failed = run_part(strcmp(mode, "only") != 0 ? mode : argc == 4 ? argv[2] : "fast");
   }
   device_rig_close(&rig);
   return failed != 0;
