@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small benchmark: the default variant and the three-step baseline against the FMA peak that is measured beside them, the
- * workspace they used, and what plan creation and enqueue cost the host.  Correctness comes first: sampled rows against double precision. */
+/* A small benchmark: the default variant and the three-step baseline against the FMA peak that is measured beside
+ * them, the workspace they used, and what plan creation and enqueue cost the host.  Correctness comes first: sampled
+ * rows against double precision. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 #define REPEATS 9
 #define RAW_ARGUMENTS 12
 
-/* Independent chains of fused multiply-adds: enough of them to cover the latency of two units, few enough for registers.
- * `raw` has arguments like those of a clattn kernel and does nothing. */
+/* Independent chains of fused multiply-adds: enough of them to cover the latency of two units, few enough for
+ * registers. `raw` has arguments like those of a clattn kernel and does nothing. */
 static const char probe_source[] = "#define VECTOR_(n) float##n\n"
                                    "#define VECTOR(n) VECTOR_(n)\n"
                                    "typedef VECTOR(WIDTH) vec;\n"
@@ -245,7 +246,8 @@ static int run_shape(const bench *b, const char *variant, int64_t heads, int64_t
   return !(worst < 1e-5);
 }
 
-/* What an application would do without clattn: set as many arguments of as many kernels, and enqueue them behind an event. */
+/* What an application would do without clattn: set as many arguments of as many kernels, and enqueue them behind an
+ * event. */
 static void raw_enqueue(const bench *b, uint32_t launches, cl_event gate) {
   const size_t global = 1, local = 1;
   const cl_long words[64] = {0};
@@ -262,8 +264,8 @@ static void raw_enqueue(const bench *b, uint32_t launches, cl_event gate) {
   }
 }
 
-/* Host seconds of one enqueue, raw or clattn's.  An event holds the queue back meanwhile, so that no device thread takes
- * the processor away. */
+/* Host seconds of one enqueue, raw or clattn's.  An event holds the queue back meanwhile, so that no device thread
+ * takes the processor away. */
 static double held_enqueue(const bench *b, const clattn_plan *plan, const clattn_args *args, uint32_t launches) {
   cl_int code = CL_SUCCESS;
   cl_event gate = clCreateUserEvent(b->cl, &code);

@@ -8,6 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clattn.h"
+
+/* Reads a problem line.  A line can name a hook, "hook=yes", but not carry it: `hook` stands for the reader's own. */
+static inline clattn_status read_line(const char *line, const clattn_hook *hook, clattn_problem *problem,
+                                      clattn_error *error) {
+  static const char word[] = " hook=yes";
+  const char *named = strstr(line, word);
+  char bare[1024];
+  snprintf(bare, sizeof bare, "%.*s%s", named != NULL ? (int)(named - line) : (int)strlen(line), line,
+           named != NULL ? named + strlen(word) : "");
+  const clattn_status status = clattn_problem_parse(bare, problem, error);
+  if (status == CLATTN_SUCCESS && named != NULL)
+    problem->hook = hook;
+  return status;
+}
+
 static inline char *read_text(const char *name) {
   char path[1024];
   snprintf(path, sizeof path, "%s/%s", CLATTN_SOURCE_DIR, name);

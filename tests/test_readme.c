@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps README.md true: its example is examples/first.c, the fields of its migration table are the interface's, its
- * problem lines are legal, and the files that it names exist.  test_rules.c has the table of rules. */
+/* Keeps README.md true: its examples are those of examples/ and the lines below, the fields of its migration table are
+ * the interface's, its problem lines are legal, and the files that it names exist.  test_rules.c has the table of
+ * rules. */
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stddef.h>
@@ -23,6 +24,64 @@ static void test_example(void **state) {
   assert_string_equal(shown, body + 1);
   free(readme);
   free(example);
+}
+
+static void test_hook_example(void **state) {
+  (void)state;
+  char *readme = read_text("README.md"), *hook = read_text("examples/hooks/tanh_cap.cl");
+  const char *shown = between(readme, "<!-- examples/hooks/tanh_cap.cl -->\n```c\n", "```");
+  const char *body = hook;
+  for (const char *at; (at = strstr(body, "*/\n")) != NULL;)
+    body = at + 3;
+  assert_string_equal(shown, body);
+  free(readme);
+  free(hook);
+}
+
+/* What README shows of a hook in C, between the two marks: it compiles, and gives a problem that the library takes. */
+static int attach_hook(const char *source) {
+  clattn_problem problem;
+  clattn_error error;
+  clattn_args args;
+  clattn_error_init(&error);
+  clattn_args_init(&args);
+  if (clattn_problem_parse("sq=8 sk=8 d=64", &problem, &error) != CLATTN_SUCCESS)
+    return 2;
+  /* shown from here */
+  clattn_hook *hook = NULL;
+  if (clattn_hook_create(source, &hook, &error) != CLATTN_SUCCESS)
+    return puts(error.message), 1;
+  problem.hook = hook; /* until the last plan with it is released */
+  args.hook_scalar[0].kind = CLATTN_SCALAR_HOST;
+  args.hook_scalar[0].value = 30.0f;
+  /* shown to here */
+  char line[256] = "";
+  const int good = clattn_problem_check(&problem, &error) == CLATTN_SUCCESS &&
+                   clattn_problem_format(&problem, line, sizeof line, NULL) == CLATTN_SUCCESS &&
+                   strstr(line, "hook=yes") != NULL;
+  clattn_hook_release(hook);
+  return good ? 0 : 3;
+}
+
+static void test_hook_in_c(void **state) {
+  (void)state;
+  char *readme = read_text("README.md"), *here = read_text("tests/test_readme.c");
+  char *hook = read_text("examples/hooks/tanh_cap.cl"), *own = calloc(1, 4096);
+  assert_non_null(own);
+  assert_int_equal(attach_hook(hook), 0);
+  assert_int_equal(attach_hook("float no_hook(float s) { return s; }"), 1);
+  const char *shown = between(readme, "<!-- a hook in C -->\n```c\n", "```");
+  char *next = between(here, "\n  /* shown from here */\n", "  /* shown to here */"), *line;
+  for (size_t length = 0; (line = next_line(&next)) != NULL;) {
+    assert_memory_equal(line, "  ", 2); /* the function's indentation, which README leaves out */
+    length += (size_t)snprintf(own + length, 4096 - length, "%s\n", line + 2);
+    assert_true(length < 4096);
+  }
+  assert_string_equal(shown, own);
+  free(readme);
+  free(here);
+  free(hook);
+  free(own);
 }
 
 static int is_word(char c) {
@@ -133,6 +192,35 @@ static void test_problem_lines(void **state) {
   free(readme);
 }
 
+static void assert_is_there(const char *name) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/%s", CLATTN_SOURCE_DIR, name);
+  FILE *file = fopen(path, "rb");
+  if (file == NULL)
+    fail_msg("README names %s, which is not there", name);
+  fclose(file);
+}
+
+/* What follows every --hook of a command line. */
+static void test_hooks(void **state) {
+  (void)state;
+  static const char option[] = "--hook ";
+  char *readme = read_text("README.md");
+  int found = 0;
+  for (char *p = readme; (p = strstr(p, option)) != NULL;) {
+    char name[256];
+    p += sizeof option - 1;
+    const size_t length = strcspn(p, " `\n");
+    snprintf(name, sizeof name, "%.*s", (int)length, p);
+    if (strchr(name, '/') == NULL) /* a word for the reader's own file */
+      continue;
+    assert_is_there(name);
+    found++;
+  }
+  assert_true(found > 0);
+  free(readme);
+}
+
 /* Words in backquotes that begin with one of the tree's folders. */
 static void test_files(void **state) {
   (void)state;
@@ -143,7 +231,7 @@ static void test_files(void **state) {
   for (char *p = readme; (p = strchr(p, '`')) != NULL; p++) {
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
       if (strncmp(p + 1, folders[i], strlen(folders[i])) == 0) {
-        char name[256], path[1024];
+        char name[256];
         size_t length = strcspn(p + 1, "` \n");
         assert_true(length < sizeof name);
         memcpy(name, p + 1, length);
@@ -151,12 +239,7 @@ static void test_files(void **state) {
         if (strstr(name, "NAME") != NULL) { /* stands for the reader's own */
           continue;
         }
-        snprintf(path, sizeof path, "%s/%s", CLATTN_SOURCE_DIR, name);
-        FILE *file = fopen(path, "rb");
-        if (file == NULL) {
-          fail_msg("README names %s, which is not there", name);
-        }
-        fclose(file);
+        assert_is_there(name);
         found++;
       }
     }
@@ -167,9 +250,8 @@ static void test_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_example),
-      cmocka_unit_test(test_migration),
-      cmocka_unit_test(test_problem_lines),
+      cmocka_unit_test(test_example),   cmocka_unit_test(test_hook_example),  cmocka_unit_test(test_hook_in_c),
+      cmocka_unit_test(test_migration), cmocka_unit_test(test_problem_lines), cmocka_unit_test(test_hooks),
       cmocka_unit_test(test_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@
 #include "readme_text.h"
 #include "select.h"
 
-/* Every line is complete: `clattn run --problem LINE` runs it. */
+/* Every line is complete: `clattn run --problem LINE` runs it, with --hook FILE where it says hook=yes. */
 static const struct {
   const char *what, *line;
 } rules[] = {
@@ -68,11 +68,18 @@ static const struct {
     {"runs on a CPU", "sq=8 sk=8 d=64"},
     {"16-bit floats", "sq=8 sk=8 d=64 q=f16 k=f16 v=f16 o=f16"},
     {"bfloat16", "sq=8 sk=8 d=64 q=bf16 k=bf16 v=bf16 o=bf16"},
-    {"8-bit and 4-bit keys and values", "sq=8 sk=8 d=64 k=i8 v=i4"},
-    /* later */
+    {"q, k, v and o of different types", "sq=8 sk=8 d=64 q=f16 k=bf16 v=f32 o=bf16"},
+    {"bias in f32, f16 or bf16, whatever the others are", "hq=8 sq=8 sk=8 d=64 bias=bf16"},
+    {"scores in f32 or in the output's type", "sq=8 sk=8 d=64 q=f16 k=f16 v=f16 o=f16 out=o,scores scores=f16"},
+    {"8-bit keys and values with scales", "sq=8 sk=8 d=64 k=i8 v=i8"},
+    {"4-bit keys and values, a scale for 32", "sq=8 sk=8 d=64 k=i4 v=i4 k_scale=f16 v_scale=f16"},
+    {"products in half, sums in fp32, by permission", "sq=8 sk=8 d=64 q=f16 k=f16 v=f16 o=f16 math=half"},
+    /* similarities and hooks */
     {"a factor per head", "hq=8 sq=8 sk=8 d=64 head_scale=bhsd"},
     {"cosine similarity", "sq=8 sk=8 d=64 sim=cosine"},
     {"additive (Bahdanau) similarity", "sq=8 sk=8 d=64 sim=additive"},
+    {"the caller's own code for scores and masks", "sq=8 sk=8 d=64 hook=yes"},
+    /* later */
     {"rotary embedding while loading", "sq=8 sk=8 d=64 rope=half"},
     {"dropout", "sq=8 sk=8 d=64 dropout=0.1"},
     {"gradients", "sq=8 sk=8 d=64 pass=backward"},
@@ -87,8 +94,12 @@ static clattn_problem parsed(const char *line) {
   clattn_problem problem;
   clattn_error error;
   clattn_error_init(&error);
-  if (clattn_problem_parse(line, &problem, &error) != CLATTN_SUCCESS)
+  if (read_line(line, &made_up_hook, &problem, &error) != CLATTN_SUCCESS)
     fail_msg("%s: %s", line, error.message);
+  /* the library names a hook as the table does */
+  char text[1024];
+  assert_int_equal(clattn_problem_format(&problem, text, sizeof text, NULL), CLATTN_SUCCESS);
+  assert_int_equal(strstr(text, " hook=yes") != NULL, strstr(line, " hook=yes") != NULL);
   return problem;
 }
 
@@ -230,28 +241,48 @@ static void the_notes(void **state) {
   free(rest);
 }
 
-/* The rules combine: one call may have them all, in every layout. */
+/* The rules combine: one call may have them all, in every layout, with any types and similarity, and a hook. */
 static void all_together(void **state) {
   (void)state;
-  static const char all[] = "b=3 hq=4 hkv=2 sq=40 sk=64 d=24 dv=20 scale=0.3 softcap=30 bias=strided:0,0,64,1 "
+  static const char all[] = "b=3 hq=4 hkv=2 sq=40 sk=64 d=24 dv=20 scale=0.3 softcap=30 "
                             "sink=bhsd alibi=signed causal=1 off=per_batch window=30,9 prefix=per_batch chunk=32 "
                             "qlen=per_batch klen=per_batch mask=bits block_mask=bits block_q=16 block_k=8 "
-                            "flags=batch_invariant out=o,lse,scores,max_logit stage=masked";
-  static const char *const layouts[] = {
-      "",
-      " q=packed o=packed lse=packed total_q=100",
-      " k=packed v=packed total_k=150",
-      " q=packed o=packed lse=packed total_q=100 k=packed v=packed total_k=150",
-      " k=paged v=paged pages=20 max_pages=8 page_size=8",
-      " q=packed o=packed lse=packed total_q=100 k=paged v=paged pages=20 max_pages=8 page_size=8",
+                            "flags=batch_invariant out=o,lse,scores,max_logit stage=masked head_scale=f32 hook=yes";
+  static const struct {
+    const char *q, *k, *sizes;
+  } layouts[] = {
+      {"bhsd", "bhsd", ""},
+      {"packed", "bhsd", " lse=packed total_q=100"},
+      {"bhsd", "packed", " total_k=150"},
+      {"packed", "packed", " lse=packed total_q=100 total_k=150"},
+      {"bhsd", "paged", " pages=20 max_pages=8 page_size=8"},
+      {"packed", "paged", " lse=packed total_q=100 pages=20 max_pages=8 page_size=8"},
   };
-  for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
-    char line[1024], text[256];
-    snprintf(line, sizeof line, "%s%s", all, layouts[i]);
-    answer(line, text, sizeof text);
-    if (strcmp(text, "yes") != 0)
-      fail_msg("%s: taken by: %s", line, text);
-  }
+  static const struct {
+    const char *q, *k, *v, *o, *bias, *more;
+    int k_scale, v_scale;
+  } types[] = {
+      {"f32", "f32", "f32", "f32", "f32", "", 0, 0},
+      {"f16", "f16", "f16", "f16", "f16", " scores=f16 math=half", 0, 0},
+      {"f16", "bf16", "f32", "bf16", "bf16", " scores=bf16 sim=cosine", 0, 0},
+      {"bf16", "i8", "i4", "f16", "f16", " sim=additive", 1, 1},
+      {"f32", "i4", "f16", "f32", "bf16", " sim=cosine", 1, 0},
+  };
+  for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+      const char *const k = layouts[i].k;
+      char line[1024], text[256], scales[64] = "";
+      if (types[t].k_scale)
+        snprintf(scales, sizeof scales, " k_scale=f16:%s", k);
+      if (types[t].v_scale)
+        snprintf(scales + strlen(scales), sizeof scales - strlen(scales), " v_scale=f32:%s", k);
+      snprintf(line, sizeof line, "%s q=%s:%s k=%s:%s v=%s:%s o=%s:%s bias=%s:strided:0,0,64,1%s%s%s", all, types[t].q,
+               layouts[i].q, types[t].k, k, types[t].v, k, types[t].o, layouts[i].q, types[t].bias, layouts[i].sizes,
+               types[t].more, scales);
+      answer(line, text, sizeof text);
+      if (strcmp(text, "yes") != 0)
+        fail_msg("%s: taken by: %s", line, text);
+    }
 }
 
 int main(int argc, char **argv) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client of clattn: an application with an out-of-order queue (where the device has one) and one big buffer that holds
- * packed q, k, v as (batch, row, 3, head, element) and the outputs of two plans.  Everything is ordered by events, in
- * both directions: writes -> attention -> reads, and the next round's writes and outputs wait for the round before.
- * Nothing blocks before the very end.  Exit status: 0 good, 1 bad, 77 no OpenCL device. */
+/* A client of clattn: an application with an out-of-order queue (where the device has one) and one big buffer that
+ * holds packed q, k, v as (batch, row, 3, head, element) and the outputs of two plans.  Everything is ordered by
+ * events, in both directions: writes -> attention -> reads, and the next round's writes and outputs wait for the
+ * round before. Nothing blocks before the very end.  Exit status: 0 good, 1 bad, 77 no OpenCL device. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
