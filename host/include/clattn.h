@@ -29,15 +29,17 @@
  * other byte to zero; zero means "the default".  Where zero is a value of its own, an enum beside the field says
  * whether the field counts.  Nested structs have reserved words that must stay zero.  Sizes are counts of elements,
  * strides are in elements, offsets and extents of memory are in bytes.  Fields that this release can't serve yet are
- * refused with CLATTN_ERROR_NOT_SUPPORTED and a message that names the field.  A value whose enum or bit is off does
- * not count.
+ * refused with CLATTN_ERROR_NOT_SUPPORTED and a message that names the field.  A value of the problem whose enum or bit
+ * is off does not count, unless it is outside an enum of its own or has no enum beside it; what an enqueue gives and the
+ * problem does not use is refused.
  *
  * Threads: a context, a plan and a hook may be used by any number of threads at once.  A clattn_error, clattn_args or
  * clattn_problem belongs to one thread during a call.  The library never prints, never exits and reads no environment
  * variable.  No call blocks on the device, but those that build kernels (plan creation, prebuild) can take seconds.
  *
- * Every call that takes a clattn_error sets it: on success status is 0 and the message empty.  Structs and arrays on
- * the host may be changed or freed as soon as a call returns.
+ * Every call that takes a clattn_error sets it: on success status is 0 and the message empty.  (A struct of arguments
+ * with a wrong struct_size is of another release: where its error pointer lies is not known, so that one stays.)
+ * Structs and arrays on the host may be changed or freed as soon as a call returns.
  *
  * The header needs C11 or C++98 (an unnamed union), and no more of OpenCL than 1.2: an application may define
  * CL_TARGET_OPENCL_VERSION as it likes before including it, from 120 on.
@@ -230,7 +232,8 @@ enum {
  * PACKED, variable length: the sequences of a batch lie row after row, sequence b from row cu_seqlens[b] to row
  * cu_seqlens[b + 1] - 1.  q, o and lse are packed together (args.cu_seqlens_q), k and v together (args.cu_seqlens_k),
  * with their scales.  q_len and k_len are then upper bounds of one sequence, 0 = total_q or total_k.  Bias, masks and
- * scores keep their axes: row i and key j of sequence b.  Rows that belong to no sequence are not written.
+ * scores keep their axes: row i and key j of sequence b.  Rows that belong to no sequence are not written;
+ * what rows hold that two sequences claim (starts on the device that fall) is undefined.
  *
  * PAGED, for k, v and their scales together: key j of batch entry b is row j % page_size of page
  * args.page_table[b][j / page_size].  Needs k_length_mode PER_BATCH. */
@@ -703,11 +706,11 @@ CLATTN_API clattn_status clattn_self_test(clattn_context *context, clattn_error 
  *     float clattn_score(float s, const clattn_at *at);   // changes a score, after bias and ALiBi; -inf excludes
  *     bool  clattn_keep(const clattn_at *at);             // only excludes
  * Pure functions; they may run for excluded pairs, but only for rows i < q_len and keys j < k_len.  Up to 4 buffers and
- * 4 scalars, each optional, come with each enqueue: args.hook_buffer, a buffer that kernels may read, and
- * args.hook_scalar (CLATTN_SCALAR_PLAN is 0 here).  Made once, shared by threads; the source may be freed.  A context keeps the
- * programs of a hook until it goes, so make one hook for many plans.  It is
- * compiled when a plan is: what is wrong in it is CL_BUILD_PROGRAM_FAILURE there, with lines "hook:LINE" of the source
- * in the log.  Errors here: NULL_POINTER, TEXT (neither function is defined), OUT_OF_MEMORY. */
+ * 4 scalars, each optional, come with each enqueue: args.hook_buffer, a buffer that kernels may read, its offset aligned
+ * as the hook's own types need, and args.hook_scalar (CLATTN_SCALAR_PLAN is 0 here; any float).  Made once, shared by
+ * threads; the source may be freed.  A context keeps the programs of a hook until it goes, so make one hook for many
+ * plans.  It is compiled when a plan is: what is wrong in it is CL_BUILD_PROGRAM_FAILURE there, with lines "hook:LINE"
+ * of the source in the log.  Errors here: NULL_POINTER, TEXT (neither function is defined), OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_hook_create(const char *source, clattn_hook **out, clattn_error *error);
 CLATTN_API void clattn_hook_release(clattn_hook *hook); /* NULL is accepted */
 
