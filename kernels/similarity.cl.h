@@ -84,14 +84,21 @@ static inline clattn_norm clattn_norm_of_q(const clattn_params *p, __global cons
 static inline clattn_norm clattn_norm_of_k(const clattn_params *p, const clattn_inputs *in, long at, long scale_at) {
   float by = 1.0f, squares = 0.0f;
   for (int round = 0; round < 2; ++round) {
-    float16 many = (float16)(0.0f);
+    float16 many = (float16)(0.0f); /* the same order for every stride */
     int d = 0;
-    if (p->k.element == 1)
-      for (; d + 16 <= p->qk_dim; d += 16) {
-        const float16 x =
-            CLATTN_LOADN(16, CLATTN_K)(in->k, at + d) * (float16)(clattn_k_scale(p, in, scale_at, d) * by);
-        many = fma(x, x, many);
+    for (; d + 16 <= p->qk_dim; d += 16) {
+      float16 x;
+      if (p->k.element == 1)
+        x = CLATTN_LOADN(16, CLATTN_K)(in->k, at + d);
+      else {
+        float one[16];
+        for (int e = 0; e < 16; ++e)
+          one[e] = CLATTN_LOAD(CLATTN_K)(in->k, at + (d + e) * p->k.element);
+        x = vload16(0, one);
       }
+      x *= (float16)(clattn_k_scale(p, in, scale_at, d) * by);
+      many = fma(x, x, many);
+    }
     const float8 some = many.lo + many.hi;
     const float4 few = some.lo + some.hi;
     squares = few.x + few.y + (few.z + few.w);

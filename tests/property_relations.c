@@ -218,9 +218,10 @@ static int merged_agrees(const expectation *expect, const expected *e, const ima
     memcpy(&got, merged->memory + n * sizeof got, sizeof got);
     const double of_lse = dim > 0 ? largest_value * expect->lse.tolerance[n / dim] : 0.0;
     const double tolerance = 2.0 * e->tolerance[n] + 4.0 * eps * (1.0 + fabs(want)) + of_lse;
-    const int same = isnan(want)   ? isnan(got) != 0
-                     : isinf(want) ? isinf(got) && (got > 0.0f) == (want > 0.0)
-                                   : fabs((double)got - want) <= tolerance;
+    const int same = isnan(want) ? isnan(got) != 0
+                     : isinf(want)
+                         ? (isnan(got) && isinf(e->tolerance[n])) || (isinf(got) && (got > 0.0f) == (want > 0.0))
+                         : fabs((double)got - want) <= tolerance;
     if (!same) {
       (void)fprintf(stderr, "  keys in parts: %s %zu is %.9g, not %.9g +- %.2g\n", name, n, (double)got, want,
                     tolerance);
@@ -346,9 +347,10 @@ static int shifted_agrees(const expected *first, const expected *moved, const im
             continue;
           const double want = (double)image_float(x, b, h, r, e) + by, got = (double)image_float(y, b, h, r, e);
           const double tolerance = first->tolerance[n] + moved->tolerance[n];
-          const int same = isnan(want)   ? isnan(got) != 0
-                           : isinf(want) ? got >= want && got <= want
-                                         : fabs(got - want) <= tolerance;
+          const int same = isinf(tolerance) ? !isfinite(want) && !isfinite(got)
+                           : isnan(want)    ? isnan(got) != 0
+                           : isinf(want)    ? got >= want && got <= want
+                                            : fabs(got - want) <= tolerance;
           if (!same)
             return differ("a constant in all scores", name, b, h, r, e, got, want);
         }
