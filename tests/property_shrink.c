@@ -364,11 +364,17 @@ static int fit(property_case *c) {
   return 1;
 }
 
+/* Padding is copied with the rest, so that bytes tell. */
+static int same_case(const property_case *a, const property_case *b) {
+  const unsigned char *const x = (const unsigned char *)a, *const y = (const unsigned char *)b;
+  return memcmp(x, y, sizeof *a) == 0;
+}
+
 /* Takes a changed case if it still fails the same way. */
 static int take(const device_rig *rig, property_case *c, property_case *changed, verdict kind) {
   int related;
   uint64_t bits;
-  if (memcmp(changed, c, sizeof *c) == 0 || !fit(changed) || memcmp(changed, c, sizeof *c) == 0 ||
+  if (same_case(changed, c) || !fit(changed) || same_case(changed, c) ||
       property_check(rig, changed, &related, &bits) != kind)
     return 0;
   *c = *changed;

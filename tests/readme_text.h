@@ -40,14 +40,17 @@ static inline char *read_text(const char *name) {
 /* The text between two marks, each of which must be there once; changes `text`. */
 static inline char *between(char *text, const char *begin, const char *end) {
   char *from = strstr(text, begin);
-  if (from == NULL)
+  if (from == NULL) {
     fail_msg("there is no mark %s", begin);
+    return text;
+  }
   from += strlen(begin);
   assert_null(strstr(from, begin));
   char *to = strstr(from, end);
-  if (to == NULL)
+  if (to != NULL)
+    *to = 0;
+  else
     fail_msg("there is no mark %s", end);
-  *to = 0;
   return from;
 }
 

@@ -391,9 +391,9 @@ static void compare_sequences(const char *options, const int32_t *q_lengths, con
     char command[256];
     snprintf(command, sizeof command, "--q q1.npy --k k1.npy --v v1.npy %s", options);
     compute("one", command);
-    load("one", "o", o, (size_t)(HQ * rows * DV));
-    load("one", "l", l, (size_t)(HQ * rows));
-    load("one", "w", w, (size_t)(HQ * rows * keys));
+    load("one", "o", o, (size_t)HQ * (size_t)rows * DV);
+    load("one", "l", l, (size_t)HQ * (size_t)rows);
+    load("one", "w", w, (size_t)HQ * (size_t)rows * (size_t)keys);
     for (int h = 0; h < HQ; h++)
       for (int i = 0; i < rows; i++) {
         if (!near_number((double)packed_l[h][first + i], (double)l[h * rows + i]))

@@ -284,7 +284,8 @@ static void rounded_inputs(void **state) {
     compute("stored", options); /* of q's type */
     near_outputs("stored", cli_dtype_npy(types[n]), "wide", 1e-5, n == 0 ? 0x1p-11 : 0x1p-8);
     says(n == 0 ? "types       q f16   k f16   v f16   o f16" : "types       q bf16   k bf16   v bf16   o bf16");
-    strcat(options, " --out-dtype f32");
+    const size_t used = strlen(options);
+    snprintf(options + used, sizeof options - used, " --out-dtype f32");
     compute("exact", options);
     near_outputs("exact", "f4", "wide", 1e-5, 0);
     /* Rounded by the host, the same bits arrive. */
@@ -385,7 +386,7 @@ static void layouts(void **state) {
 /* Codes and scales of rows, and the numbers that they stand for. */
 static void quantise(const float *data, int rows, int dim, int i4, uint8_t *codes, float *scales, float *dequantised) {
   const int row_bytes = i4 ? (dim + 1) / 2 : dim, group = i4 ? 32 : dim, groups = (dim + group - 1) / group;
-  memset(codes, 0, (size_t)(rows * row_bytes));
+  memset(codes, 0, (size_t)rows * (size_t)row_bytes);
   for (int n = 0; n < rows * dim; n++) {
     const int r = n / dim, e = n % dim, g = e / group, end = (g + 1) * group < dim ? (g + 1) * group : dim;
     float most = 0;

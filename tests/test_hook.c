@@ -98,10 +98,14 @@ static void pointers_are_checked(void **state) {
 
 static void same_bits(const char *line, const char *variant, const char *what, const float *a, const float *b,
                       size_t count) {
-  for (size_t i = 0; a != NULL && i < count; i++)
-    if (memcmp(&a[i], &b[i], sizeof a[i]) != 0)
+  for (size_t i = 0; a != NULL && i < count; i++) {
+    uint32_t x, y;
+    memcpy(&x, &a[i], sizeof x);
+    memcpy(&y, &b[i], sizeof y);
+    if (x != y)
       fail_msg("%s, %s: %s[%zu] is %.9g with the hook, %.9g with the rule", line, variant, what, i, (double)a[i],
                (double)b[i]);
+  }
 }
 
 static void causal_by_hand_equals_the_rule_bit_by_bit(void **state) {

@@ -338,7 +338,8 @@ static void every_byte_of_integers(void **state) {
     const unsigned char stored[3] = {0x5a, (unsigned char)n, 0xa5};
     assert_true(clattni_dtype_load(CLATTN_I8, stored, 1) == (n < 128 ? n : n - 256));
     assert_true(clattni_dtype_load(CLATTN_I4, stored, 2) == n % 16 - 8);
-    assert_true(clattni_dtype_load(CLATTN_I4, stored, 3) == n / 16 - 8);
+    const int high = n / 16 - 8;
+    assert_true(clattni_dtype_load(CLATTN_I4, stored, 3) == high);
     assert_true(clattni_dtype_load(CLATTN_I4, stored, 1) == -3.0 && clattni_dtype_load(CLATTN_I4, stored, 4) == -3.0);
   }
   assert_true(isnan(clattni_dtype_load(CLATTN_I4 + 1, "", 0)));

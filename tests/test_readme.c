@@ -118,9 +118,10 @@ static void take_code(const char *code, const char *what, const char *header, ch
 /* Rows are `| from | argument | clattn | mind |`.  What stands in backquotes in the third cell is words of a problem
  * line, all of one row together a legal problem, or a name of clattn.h. */
 static void check_migration(char *row, const char *header) {
-  char *cells[5], line[512] = "hq=8 sq=8 sk=8 d=64", what[512];
-  if (split_row(row, cells, 5) != 4) {
+  char *cells[5] = {NULL}, line[512] = "hq=8 sq=8 sk=8 d=64", what[512];
+  if (split_row(row, cells, 5) != 4 || cells[0] == NULL || cells[1] == NULL || cells[2] == NULL) {
     fail_msg("not a row of four cells: %s", row);
+    return;
   }
   snprintf(what, sizeof what, "%s %s", cells[0], cells[1]);
   const size_t base = strlen(line);

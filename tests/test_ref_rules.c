@@ -453,7 +453,8 @@ static void draw_problem(void) {
     if (below(8) == 0)
       f.bias[i] = -INFINITY;
     f.mask[i] = (unsigned char)below(4);
-    f.block_mask[i] = below(UINT32_MAX) | below(UINT32_MAX);
+    f.block_mask[i] = below(UINT32_MAX);
+    f.block_mask[i] |= below(UINT32_MAX);
   }
   for (int i = 0; i < 64; i++) {
     f.slopes[i] = random_float();

