@@ -41,6 +41,8 @@ typedef struct clattni_checked {
 clattn_status clattni_enqueue_check(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args,
                                     clattni_checked *checked);
 
+/* Where the arguments name a tensor's memory; as const as they are themselves. */
+const clattn_mem *clattni_slot_mem(const clattn_args *args, clattni_slot slot);
 const char *clattni_array_name(int array);
 const clattn_ints *clattni_array_of(const clattn_args *args, int array);
 /* All of them: given where the problem needs them, host contents in range.  Sets the totals of *sizes. */

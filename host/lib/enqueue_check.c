@@ -212,7 +212,7 @@ static clattn_status check_device_arrays(const clattn_plan *plan, clattni_checke
   return CLATTN_SUCCESS;
 }
 
-static const clattn_mem *slot_mem(const clattn_args *args, clattni_slot slot) {
+const clattn_mem *clattni_slot_mem(const clattn_args *args, clattni_slot slot) {
   const clattn_mem *const mems[CLATTNI_SLOTS] = {
       [CLATTNI_Q] = &args->q,
       [CLATTNI_K] = &args->k,
@@ -260,7 +260,7 @@ static clattn_status check_alignment(const clattn_problem *problem, clattni_slot
 static clattn_status check_slot(const clattn_plan *plan, clattni_slot slot, clattni_checked *checked,
                                 clattni_placed *list, int *count) {
   const clattn_problem *problem = &plan->problem;
-  const clattn_mem *mem = slot_mem(checked->args, slot);
+  const clattn_mem *mem = clattni_slot_mem(checked->args, slot);
   clattn_error *error = checked->args->error;
   clattni_placed *at = &list[*count];
   int64_t elements = 0;

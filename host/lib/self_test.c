@@ -401,29 +401,6 @@ typedef struct bench {
   clattn_support refusal; /* the last variant that did not take a case */
 } bench;
 
-static clattn_mem *slot_mem(clattn_args *args, clattni_slot slot) {
-  clattn_mem *const mems[CLATTNI_SLOTS] = {
-      [CLATTNI_Q] = &args->q,
-      [CLATTNI_K] = &args->k,
-      [CLATTNI_V] = &args->v,
-      [CLATTNI_O] = &args->o,
-      [CLATTNI_LSE] = &args->lse,
-      [CLATTNI_SCORES] = &args->scores,
-      [CLATTNI_MAX_LOGIT] = &args->max_logit,
-      [CLATTNI_BIAS] = &args->bias,
-      [CLATTNI_KEEP_MASK] = &args->keep_mask,
-      [CLATTNI_BLOCK_MASK] = &args->block_mask,
-      [CLATTNI_ALIBI_SLOPES] = &args->alibi_slopes,
-      [CLATTNI_SINK] = &args->sink,
-      [CLATTNI_PAGE_TABLE] = &args->page_table,
-      [CLATTNI_HEAD_SCALE] = &args->head_scale,
-      [CLATTNI_ADD_W] = &args->add_w,
-      [CLATTNI_K_SCALE] = &args->k_scale,
-      [CLATTNI_V_SCALE] = &args->v_scale,
-  };
-  return mems[slot];
-}
-
 static clattn_ints host_ints(int used, int64_t count, const int32_t *host) {
   clattn_ints ints;
   memset(&ints, 0, sizeof(ints));
@@ -441,7 +418,7 @@ static void set_args(const bench *on, const clattni_self_test_case *of, clattn_a
   clattn_args_init(args);
   args->error = error;
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot)
-    *slot_mem(args, slot) = clattn_buffer(on->buffer[slot], 0);
+    *(clattn_mem *)clattni_slot_mem(args, slot) = clattn_buffer(on->buffer[slot], 0);
   args->q_lengths = host_ints(problem->q_length_mode == CLATTN_LENGTH_PER_BATCH, batch, of->row->q_lengths);
   args->k_lengths = host_ints(problem->k_length_mode == CLATTN_LENGTH_PER_BATCH, batch, of->row->k_lengths);
   args->prefix = host_ints(problem->prefix_mode == CLATTN_PREFIX_PER_BATCH, batch, of->row->prefix);
