@@ -316,7 +316,8 @@ static inline clattn_v clattn_hook_lanes(const clattn_inputs *in, const clattn_t
 static inline void clattn_finish_scores(const clattn_params *p, const clattn_inputs *in, const clattn_shown *shown,
                                         const clattn_tile *t, int j0, int keys, float *block, clattn_v top[CLATTN_MQ],
                                         clattn_v logit[CLATTN_MQ]) {
-  const int masks = p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS | CLATTN_RULE_BLOCK_MASK);
+  const int masks = (p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS)) ||
+                    ((p->rules & CLATTN_RULE_BLOCK_MASK) && !clattn_unit_sees_all(p, in->blocks, &t->u, j0, j0 + keys));
   const int edge = masks || j0 < t->all_lo || j0 + keys > t->all_hi || !clattn_lane_exists(t, CLATTN_ROWS - 1);
   /* positions of key j0 relative to the rows'; far off, adding to them would round twice */
   clattn_v from[CLATTN_MQ];

@@ -89,6 +89,19 @@ static inline int clattn_unit_sees_block(const clattn_params *p, __global const 
   return seen;
 }
 
+/* Whether it lets every row of the tile that sees anything see all keys j0 <= j < j1. */
+static inline int clattn_unit_sees_all(const clattn_params *p, __global const uint *blocks, const clattn_unit *u,
+                                       int j0, int j1) {
+  const int first = clattn_unit_row(p, u, 0) / p->block_q;
+  const int last = min(clattn_unit_row(p, u, p->rows - 1), max(u->entry.q_len - 1, 0)) / p->block_q;
+  int seen = 1;
+  for (int line = first; seen && line <= last; ++line)
+    for (int h = u->head; seen && h < u->head + p->pack; ++h)
+      for (int block = j0 / p->block_k; seen && block <= (j1 - 1) / p->block_k; ++block)
+        seen = clattn_block_bit(p, blocks, clattn_row(&p->blocks, u->b, h, line), block);
+  return seen;
+}
+
 /* The next keys to go through, at most `most` of j <= key < end; an empty interval (end, end) after the last.  Blocks
  * that the block mask hides from every row of the tile are left out; with CLATTN_RULE_INVARIANT only whole steps, so
  * that what is added to what does not depend on the tile. */

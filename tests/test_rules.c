@@ -217,7 +217,7 @@ static void the_notes(void **state) {
   }
   assert_in_range(notes, 1, MOST);
   while ((row = next_line(&table)) != NULL) {
-    char *cells[CELLS + 1];
+    char *cells[CELLS + 1] = {NULL};
     if (rows++ < 2) /* the head and its rule */
       continue;
     assert_int_equal(split_row(row, cells, CELLS + 1), CELLS);
