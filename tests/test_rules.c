@@ -217,10 +217,13 @@ static void the_notes(void **state) {
   }
   assert_in_range(notes, 1, MOST);
   while ((row = next_line(&table)) != NULL) {
-    char *cells[CELLS + 1] = {NULL};
+    char *cells[CELLS + 1];
     if (rows++ < 2) /* the head and its rule */
       continue;
-    assert_int_equal(split_row(row, cells, CELLS + 1), CELLS);
+    if (split_row(row, cells, CELLS + 1) != CELLS) {
+      fail_msg("a row with another number of cells than %d", CELLS);
+      return; /* which the analyser does not see */
+    }
     for (int i = 3; i < CELLS; i++) {
       char word[8] = "", more = 0;
       int number = 0;
