@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# make install: headers, both libraries, the program, the CMake package and the pkg-config file.
+# make install: headers, the libraries, the program, the CMake package and the pkg-config file.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS clattn clattn_static EXPORT clattnTargets
+set(clattn_libraries clattn clattn_static)
+if(CLATTN_BUILD_NN)
+  list(APPEND clattn_libraries clattn_nn clattn_nn_static)
+  install(FILES host/include/clattn_nn.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  # libclattn_nn finds libclattn beside it.
+  set_target_properties(clattn_nn PROPERTIES INSTALL_RPATH "$ORIGIN")
+endif()
+install(TARGETS ${clattn_libraries} EXPORT clattnTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -33,10 +40,20 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/clattnConfigVer
 install(FILES ${PROJECT_BINARY_DIR}/generated/clattnConfig.cmake
   ${PROJECT_BINARY_DIR}/generated/clattnConfigVersion.cmake DESTINATION ${clattn_package})
 
-# The pkg-config file finds itself, so that a moved prefix works as well.
+# The pkg-config files find themselves, so that a moved prefix works as well.
 file(RELATIVE_PATH clattn_pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 file(RELATIVE_PATH clattn_pc_libdir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH clattn_pc_includedir ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 string(REGEX REPLACE "/$" "" clattn_pc_prefix "${clattn_pc_prefix}")
-configure_file(cmake/clattn.pc.in ${PROJECT_BINARY_DIR}/generated/clattn.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/generated/clattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(clattn_pc_files clattn)
+set(clattn_pc_private "")
+if(CLATTN_WITH_CLBLAST)
+  set(clattn_pc_private clblast)
+endif()
+if(CLATTN_BUILD_NN)
+  list(APPEND clattn_pc_files clattn_nn)
+endif()
+foreach(file ${clattn_pc_files})
+  configure_file(cmake/${file}.pc.in ${PROJECT_BINARY_DIR}/generated/${file}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/generated/${file}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

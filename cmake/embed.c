@@ -3,6 +3,8 @@
  *
  *     embed FOLDER OUT.c OUT.h FILE.cl...
  *
+ * FILE.cl is a path in FOLDER, and so is every include.
+ *
  * Each file is flattened first: an OpenCL compiler at run time has no folder to find headers in.  `#include "x"` is
  * replaced by the text of x the first time and by nothing later, and `#line` marks keep compiler logs pointing at the
  * real places.  Expanding once is only the same as the preprocessor's own inclusion where no condition decides about it,
@@ -240,7 +242,9 @@ int main(int argc, char **argv) {
   FILE *header = create(header_path);
   fprintf(header, "/* Generated from kernels/ by cmake/embed.c. */\n#ifndef CLATTN_KERNELS_EMBEDDED_H\n"
                   "#define CLATTN_KERNELS_EMBEDDED_H\n\n#include <stddef.h>\n\n");
-  fprintf(source, "/* Generated from kernels/ by cmake/embed.c. */\n#include \"kernels_embedded.h\"\n\n");
+  const char *slash = strrchr(header_path, '/');
+  fprintf(source, "/* Generated from kernels/ by cmake/embed.c. */\n#include \"%s\"\n\n",
+          slash != NULL ? slash + 1 : header_path);
   for (int i = 4; i < argc; i++) {
     char name[MAX_NAME];
     identifier(argv[i], name);
