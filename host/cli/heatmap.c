@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "picture_unicode.h"
 #include "text.h"
 
 enum { LABEL_WIDTH = 12, LINE_WIDTH = 96 };
@@ -88,27 +89,22 @@ const char *cli_label(const cli_labels *labels, int64_t i, char prefix, char scr
   return scratch;
 }
 
-static int starts_character(char c) {
-  return ((unsigned char)c & 0xc0) != 0x80;
-}
-
 int cli_width(const char *text) {
   int width = 0;
-  for (; *text != 0; text++)
-    width += starts_character(*text);
+  for (; *text != 0; text = cli_character_end(text))
+    width += cli_character_columns(text);
   return width;
 }
 
-/* At most `width` characters, the rest of the column blank, on the left or right. */
+/* At most `width` columns, the rest of them blank, on the left or right. */
 static void print_padded(const char *text, int width, int right) {
-  int have = cli_width(text), shown = 0;
+  int shown = 0;
   const char *end = text;
-  while (*end != 0 && (shown < width || !starts_character(*end))) {
-    shown += starts_character(*end);
-    end++;
+  while (*end != 0 && shown + cli_character_columns(end) <= width) {
+    shown += cli_character_columns(end);
+    end = cli_character_end(end);
   }
-  have = have < width ? have : width;
-  printf("%*s%.*s%*s", right ? width - have : 0, "", (int)(end - text), text, right ? 0 : width - have, "");
+  printf("%*s%.*s%*s", right ? width - shown : 0, "", (int)(end - text), text, right ? 0 : width - shown, "");
 }
 
 static const char *shade(double share) {
@@ -130,26 +126,21 @@ static void print_cell(double share, int width, int colour) {
     fputs(shade(share), stdout);
 }
 
-/* One letter of every column label per line, for cells too narrow for words. */
+/* One character of every column label per line, for cells too narrow for words. */
 static void print_vertical(int64_t columns, const cli_labels *labels, int margin) {
+  enum { MOST = 8, CELL = 2 };
   char scratch[32];
-  int height = 0;
-  for (int64_t j = 0; j < columns; j++) {
-    const int width = cli_width(cli_label(labels, j, 'k', scratch));
-    height = width > height ? width : height;
-  }
-  height = height < 8 ? height : 8;
-  for (int line = 0; line < height; line++) {
+  for (int line = 0, more = 1; line < MOST && more; line++) {
+    more = 0;
     printf("%*s", margin, "");
     for (int64_t j = 0; j < columns; j++) {
       const char *at = cli_label(labels, j, 'k', scratch);
-      for (int skip = 0; skip < line && *at != 0; skip++) {
-        do
-          at++;
-        while (!starts_character(*at));
-      }
-      print_padded(at, 1, 0);
-      putchar(' ');
+      for (int skip = 0; skip < line && *at != 0; skip++)
+        at = cli_character_end(at);
+      const char *const end = cli_character_end(at);
+      const int width = cli_character_columns(at);
+      printf("%.*s%*s", (int)(end - at), at, CELL - width, "");
+      more |= *end != 0;
     }
     putchar('\n');
   }

@@ -18,7 +18,7 @@ int cli_labels_load(const char *name, const char *source, int64_t count, cli_lab
 void cli_labels_free(cli_labels *labels);
 /* Label i, or (without labels) prefix and number in scratch. */
 const char *cli_label(const cli_labels *labels, int64_t i, char prefix, char scratch[32]);
-/* Columns that a UTF-8 text takes, one per character. */
+/* Columns of a terminal that a UTF-8 text takes: East Asian characters take two, accents none. */
 int cli_width(const char *text);
 
 /* Rows are queries, columns are keys; the darkest cell is the largest weight. */
