@@ -2,312 +2,362 @@
 /* clattn explain: every step of attention on small matrices, computed through OpenCL. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "explain_page.h"
+#include "explain_small.h"
+#include "explain_steps.h"
 #include "heatmap.h"
-#include "pass.h"
+#include "options.h"
 #include "request.h"
-
-enum { MOST = 8, CELL = 10, FORMULA_WIDTH = 40 };
 
 static const char help[] =
     "usage: clattn explain --q M --k M --v M [options]\n"
+    "       clattn explain --x M --wq M --wk M --wv M [options]\n"
+    "       clattn explain --given-weights M --v M [options]\n"
     "\n"
-    "Shows the steps of attention on matrices up to 8 x 8: scores, scaled scores, softmax with its row sums, output.\n"
-    "Every number is computed through OpenCL.\n"
+    "Shows the steps of attention on matrices up to 8 x 8: projections, scores, scaled scores, softmax with its row\n"
+    "sums, output.  Products and attention are computed through OpenCL; what is none of both, the sums, norms and\n"
+    "maxima of --add-norm, --w1 and --w2, on the host.\n"
     "\n"
     "  --q, --k, --v M     a matrix as text (\"1 0; 0 1\"), a .csv, .txt or .npy file\n"
+    "\n"
+    "Attention as a layer of a model has it.  A word is a row, so Q = X W with the matrix as it is written:\n"
+    "  --x M               the words, one row each\n"
+    "  --wq, --wk, --wv M  projections: Q = X W^Q, K = X W^K, V = X W^V\n"
+    "  --heads N           heads, each with its own columns of Q, K and V; default 1\n"
+    "  --wo M              output projection: Y = C W^O, where C are the outputs of all heads, side by side\n"
+    "  --add-norm          then LayerNorm(X + Y), with epsilon 0.00001, gain 1 and bias 0\n"
+    "  --w1, --w2 M        then N + max(0, N W1) W2 and its LayerNorm: the whole encoder block\n"
+    "\n"
+    "Weights that are final, as in a textbook:\n"
+    "  --given-weights M   one row per query, which sums to 1; shows the weighted sums of the rows of --v\n"
+    "\n"
+    "  --similarity NAME   dot (default), cosine, additive, or all: the three beside each other\n"
+    "  --add-w V           the vector w of additive: w . tanh(q + k)\n"
     "  --causal [A]        key j <= position of the query; A is top-left or bottom-right\n"
     "  --query-offset N    position of query 0 on the key axis\n"
     "  --window L,R        keys from L before to R behind the position; inf = unlimited\n"
-    "  --scale X           default 1/sqrt(dim)\n"
+    "  --scale X           default 1/sqrt(dim) for dot, 1 for the others\n"
     "  --softcap X         scores become X tanh(score / X)\n"
-    "  --q-labels, --k-labels A,B,...|@FILE   names of queries and keys\n"
+    "  --q-labels, --k-labels A,B,...|@FILE   names of queries and keys; with --x one of them names both\n"
+    "  --format NAME       text (default), markdown, or html: a page that needs nothing else\n"
     "  --device ID         an id or number of 'clattn devices'\n"
     "  --variant NAME      kernels to use, instead of the best that fits\n"
     "  --help              this text\n"
     "\n"
     "examples:\n"
     "  clattn explain --q '1 0; 0 1' --k '1 0; 0 1' --v '1 2; 3 4'\n"
-    "  clattn explain --q q.csv --k k.csv --v v.csv --causal --q-labels the,cat,sat --k-labels the,cat,sat\n";
+    "  clattn explain --q q.csv --k k.csv --v v.csv --causal --q-labels the,cat,sat --k-labels the,cat,sat\n"
+    "  clattn explain --q '1 2' --k '1 0; 2 4' --v '1; 2' --similarity all --add-w '1 1'\n"
+    "  clattn explain --x '1 0; 0 1' --wq '1 2; 0 1' --wk '1 0; 1 1' --wv '1 0; 0 2' --heads 2 --wo '1 0; 0 1'\n"
+    "  clattn explain --given-weights '0.6 0.4; 0.1 0.9' --v '1 2; 3 4' --format html >page.html\n";
 
-/* A table of one step: `formula` lines stand on its left. */
-typedef struct table {
-  const char *title;
-  const char *formula[4];
-  const cli_labels *rows, *columns;
-  char row_prefix, column_prefix;
-  int row_sums;
-} table;
-
-/* A text in a fixed number of columns; longer ones are cut. */
-static void print_cell(const char *text, int width) {
-  int shown = 0;
-  const char *end = text;
-  while (*end != 0) {
-    const int starts = ((unsigned char)*end & 0xc0) != 0x80;
-    if (starts && shown == width)
-      break;
-    shown += starts;
-    end++;
-  }
-  printf("%*s%.*s", width - shown, "", (int)(end - text), text);
-}
-
-static void print_formula(const table *t, int line) {
-  const char *text = line < 4 && t->formula[line] != NULL ? t->formula[line] : "";
-  const int width = cli_width(text);
-  printf("  %s%*s", text, width < FORMULA_WIDTH ? FORMULA_WIDTH - width : 1, "");
-}
-
-static void print_number(double value) {
-  char text[32];
-  const double size = fabs(value);
-  snprintf(text, sizeof text, size != 0 && isfinite(value) && (size >= 1e3 || size < 1e-3) ? "%.2e" : "%.4f",
-           cli_unsigned_nan(value));
-  printf(" ");
-  print_cell(text, CELL - 1);
-}
-
-static void print_table(const table *t, const cli_result *result) {
-  char scratch[32];
-  const int64_t rows = result->shape[2], columns = result->shape[3];
-  printf("\n%s\n", t->title);
-  print_formula(t, 0);
-  print_cell("", CELL);
-  for (int64_t j = 0; j < columns; j++) {
-    printf(" ");
-    print_cell(cli_label(t->columns, j, t->column_prefix, scratch), CELL - 1);
-  }
-  printf("%s\n", t->row_sums ? "       sum" : "");
-  for (int64_t i = 0; i < rows || (i < 3 && t->formula[i + 1] != NULL); i++) {
-    print_formula(t, i < 3 ? (int)i + 1 : 4);
-    if (i < rows) {
-      double sum = 0;
-      print_cell(cli_label(t->rows, i, t->row_prefix, scratch), CELL);
-      for (int64_t j = 0; j < columns; j++) {
-        const double value = (double)result->data[i * result->stride[2] + j * result->stride[3]];
-        sum += value;
-        print_number(value);
-      }
-      if (t->row_sums)
-        print_number(sum);
-    }
-    printf("\n");
-  }
-}
+/* Matrices that explain alone knows. */
+enum { X, WQ, WK, WV, WO, W1, W2, GIVEN, MATRICES };
+static const char *const matrix_names[MATRICES] = {"x", "wq", "wk", "wv", "wo", "w1", "w2", "given-weights"};
 
 typedef struct explain_options {
   cli_request_options request;
-  const char *device, *variant, *q_labels, *k_labels;
+  const char *matrix[MATRICES];
+  const char *heads, *format, *device, *variant, *q_labels, *k_labels;
+  int add_norm;
 } explain_options;
 
-static int check_sizes(const cli_request *request) {
-  const clattn_problem *p = &request->problem;
+/* What is shown, once all options are read. */
+typedef struct lesson_data {
+  clattn_problem rules;
+  cli_small q, k, v, add_w, weights;
+  cli_layer layer;
+  int64_t queries, keys;
+} lesson_data;
+
+static int check_sizes(const clattn_problem *p) {
   if (p->batch != 1 || p->q_heads != 1)
     return cli_fail(CLI_USAGE,
                     "explain takes one matrix each: here are %" PRId64 " batch entries of %" PRId64
                     " heads; 'clattn run' takes them",
                     p->batch, p->q_heads);
-  if (p->q_len < 1 || p->k_len < 1 || p->q_len > MOST || p->k_len > MOST || p->qk_dim > MOST || p->v_dim > MOST)
+  if (p->q_len < 1 || p->k_len < 1 || p->q_len > CLI_SMALL_MOST || p->k_len > CLI_SMALL_MOST ||
+      p->qk_dim > CLI_SMALL_MOST || p->v_dim > CLI_SMALL_MOST)
     return cli_fail(CLI_USAGE,
                     "explain takes matrices from 1 x 1 to %d x %d: here q is %" PRId64 " x %" PRId64 ", k %" PRId64
                     " x %" PRId64 ", v %" PRId64 " x %" PRId64 "; 'clattn run' takes larger ones",
-                    MOST, MOST, p->q_len, p->qk_dim, p->k_len, p->qk_dim, p->k_len, p->v_dim);
+                    CLI_SMALL_MOST, CLI_SMALL_MOST, p->q_len, p->qk_dim, p->k_len, p->qk_dim, p->k_len, p->v_dim);
   return CLI_OK;
 }
 
-/* An input as a result, so that one function prints both. */
-static cli_result input_view(const cli_request *request, int input) {
-  const clattn_problem *p = &request->problem;
-  const clattn_tensor *const tensors[] = {&p->q, &p->k, &p->v};
-  cli_result view;
-  memset(&view, 0, sizeof view);
-  cli_input_shape(p, input, view.shape);
-  cli_strides(tensors[input], view.shape, view.stride);
-  view.data = request->input[input].data;
-  return view;
+static cli_small input_of(const cli_request *request, int input) {
+  int64_t shape[4], stride[4];
+  cli_small out;
+  memset(&out, 0, sizeof out);
+  if (request->input[input].data == NULL)
+    return out;
+  cli_input_shape(&request->problem, input, shape);
+  cli_input_strides(&request->problem, input, shape, stride);
+  out.rows = shape[2];
+  out.columns = shape[3];
+  for (int64_t i = 0; i < out.rows; i++) {
+    for (int64_t j = 0; j < out.columns; j++)
+      out.at[i][j] = ((const float *)request->input[input].data)[i * stride[2] + j * stride[3]];
+  }
+  return out;
 }
 
-static void print_steps(const cli_request *request, const cli_pass passes[4], const cli_labels *q_labels,
-                        const cli_labels *k_labels) {
-  static const char *const input_titles[] = {"Q: queries", "K: keys", "V: values"};
-  const clattn_problem *p = &request->problem;
-  char scaled[64], capped[64];
-  for (int i = CLI_Q; i <= CLI_V; i++) {
-    const table t = {input_titles[i],
-                     {i == CLI_Q ? "one row per query" : "one row per key"},
-                     i == CLI_Q ? q_labels : k_labels,
-                     NULL,
-                     (char)(i == CLI_Q ? 'q' : 'k'),
-                     'd',
-                     0};
-    const cli_result view = input_view(request, i);
-    print_table(&t, &view);
-  }
-  if (p->scale_mode == CLATTN_SCALE_VALUE)
-    snprintf(scaled, sizeof scaled, "z[i,j] = %.6g * s[i,j]", (double)p->scale);
-  else
-    snprintf(scaled, sizeof scaled, "z[i,j] = s[i,j] / sqrt(%" PRId64 ")", p->qk_dim);
-  snprintf(capped, sizeof capped, "z[i,j] = %.6g * tanh(z[i,j] / %.6g)", (double)p->softcap, (double)p->softcap);
-  const int rules = p->causal || p->window != 0;
-  const table steps[4] = {
-      {"scores: S = Q K^T", {"s[i,j] = sum over d of q[i,d] k[j,d]"}, q_labels, k_labels, 'q', 'k', 0},
-      {"scaled scores", {scaled}, q_labels, k_labels, 'q', 'k', 0},
-      {p->softcap > 0 && rules ? "capped, then masked"
-       : rules                 ? "masked"
-                               : "capped",
-       {rules ? "excluded keys: z[i,j] = -inf" : capped, rules && p->softcap > 0 ? capped : NULL},
-       q_labels,
-       k_labels,
-       'q',
-       'k',
-       0},
-      {"softmax: weights W",
-       {"m = max over j of z[i,j]", "l = sum over j of exp(z[i,j] - m)", "w[i,j] = exp(z[i,j] - m) / l"},
-       q_labels,
-       k_labels,
-       'q',
-       'k',
-       1}};
-  for (int i = 0; i < 4; i++) {
-    if (passes[i].result[CLI_SCORES].data != NULL)
-      print_table(&steps[i], &passes[i].result[CLI_SCORES]);
-  }
-  const table output = {"output: O = W V", {"o[i,d] = sum over j of w[i,j] v[j,d]"}, q_labels, NULL, 'q', 'd', 0};
-  print_table(&output, &passes[3].result[CLI_O]);
-}
-
-static int explain(const explain_options *o) {
+static int take_qkv(const explain_options *o, lesson_data *data) {
   cli_request request;
-  cli_session session;
-  cli_buffers buffers;
-  cli_pass passes[4];
-  cli_labels q_labels = {NULL, 0}, k_labels = {NULL, 0};
-  memset(&session, 0, sizeof session);
-  memset(&buffers, 0, sizeof buffers);
-  memset(passes, 0, sizeof passes);
   int code = cli_request_make(&o->request, &request);
-  const clattn_problem *problem = &request.problem;
   if (code == CLI_OK)
-    code = check_sizes(&request);
-  if (code == CLI_OK && o->q_labels != NULL)
-    code = cli_labels_load("q-labels", o->q_labels, problem->q_len, &q_labels);
-  if (code == CLI_OK && o->k_labels != NULL)
-    code = cli_labels_load("k-labels", o->k_labels, problem->k_len, &k_labels);
-  if (code == CLI_OK)
-    code = cli_session_open(o->device, &session);
-  if (code == CLI_OK)
-    code = cli_buffers_make(&session, &request, &buffers);
-  /* Raw scores at scale 1 are the plain products. */
-  clattn_problem plain = *problem;
-  plain.scale_mode = CLATTN_SCALE_VALUE;
-  plain.scale = 1;
-  const struct {
-    const clattn_problem *problem;
-    uint32_t outputs;
-    clattn_stage stage;
-    int wanted;
-  } steps[4] = {{&plain, CLATTN_OUT_SCORES, CLATTN_STAGE_RAW, 1},
-                {problem, CLATTN_OUT_SCORES, CLATTN_STAGE_RAW, 1},
-                {problem, CLATTN_OUT_SCORES, CLATTN_STAGE_MASKED,
-                 problem->causal || problem->window != 0 || problem->softcap > 0},
-                {problem, CLATTN_OUT_O | CLATTN_OUT_SCORES, CLATTN_STAGE_WEIGHTS, 1}};
-  for (int i = 0; i < 4 && code == CLI_OK; i++) {
-    if (steps[i].wanted)
-      code = cli_pass_plan(&session, steps[i].problem, steps[i].outputs, steps[i].stage, o->variant, 0, &passes[i]);
-    if (code == CLI_OK && steps[i].wanted)
-      code = cli_pass_run(&session, &request, &buffers, &passes[i]);
-  }
+    code = check_sizes(&request.problem);
   if (code == CLI_OK) {
-    printf("Attention on %s (%s), variant %s\n", session.device.id, session.info.name, passes[3].info.variant);
-    print_steps(&request, passes, &q_labels, &k_labels);
+    data->rules = request.problem;
+    data->q = input_of(&request, CLI_Q);
+    data->k = input_of(&request, CLI_K);
+    data->v = input_of(&request, CLI_V);
+    data->add_w = input_of(&request, CLI_ADD_W);
+    data->queries = data->q.rows;
+    data->keys = data->k.rows;
   }
-  for (int i = 0; i < 4; i++)
-    cli_pass_close(&session, &passes[i]);
-  cli_buffers_release(&buffers);
-  cli_session_close(&session);
-  cli_labels_free(&q_labels);
-  cli_labels_free(&k_labels);
   cli_request_close(&request);
   return code;
 }
 
+static int check_rules(const clattn_problem *rules, int64_t queries, int64_t keys, int64_t dim) {
+  clattn_problem problem = *rules;
+  clattn_error error;
+  clattn_error_init(&error);
+  problem.q_len = queries;
+  problem.k_len = keys;
+  problem.qk_dim = dim;
+  const clattn_status status = clattn_problem_check(&problem, &error);
+  return status == CLATTN_SUCCESS ? CLI_OK : cli_fail_status(status, &error, "the problem");
+}
+
+static int take_layer(const explain_options *o, lesson_data *data) {
+  cli_layer *layer = &data->layer;
+  cli_small *const matrices[] = {&layer->x, &layer->wq, &layer->wk, &layer->wv, &layer->wo, &layer->w1, &layer->w2};
+  const char *add_w = o->request.input[CLI_ADD_W];
+  int code = CLI_OK;
+  layer->heads = 1;
+  layer->add_norm = o->add_norm;
+  if (o->heads != NULL && (!cli_parse_int64(o->heads, &layer->heads) || layer->heads < 1))
+    return cli_fail(CLI_USAGE, "--heads takes a number of heads >= 1, not '%s'", o->heads);
+  for (int i = X; i <= W2 && code == CLI_OK; i++) {
+    if (o->matrix[i] != NULL)
+      code = cli_small_load(matrix_names[i], o->matrix[i], matrices[i]);
+    else if (i <= WV)
+      code = cli_fail(CLI_USAGE, "--%s is missing: words need --x, --wq, --wk and --wv", matrix_names[i]);
+  }
+  if (code == CLI_OK && add_w != NULL)
+    code = cli_small_load("add-w", add_w, &layer->add_w);
+  if (code == CLI_OK)
+    code = cli_layer_check(layer);
+  data->queries = data->keys = layer->x.rows;
+  clattn_problem_init(&data->rules);
+  if (code == CLI_OK)
+    code = cli_rules_apply(&o->request.rules, data->queries, data->keys, &data->rules);
+  return code == CLI_OK ? check_rules(&data->rules, data->queries, data->keys, layer->wq.columns / layer->heads) : code;
+}
+
+static int take_weights(const explain_options *o, lesson_data *data) {
+  if (o->request.input[CLI_V] == NULL)
+    return cli_fail(CLI_USAGE, "--v is missing: --given-weights are those of its rows");
+  int code = cli_small_load("given-weights", o->matrix[GIVEN], &data->weights);
+  if (code == CLI_OK)
+    code = cli_small_load("v", o->request.input[CLI_V], &data->v);
+  clattn_problem_init(&data->rules);
+  data->queries = data->weights.rows;
+  data->keys = data->v.rows;
+  return code == CLI_OK ? cli_weights_check(&data->weights, &data->v) : code;
+}
+
+/* Options that need or exclude each other. */
+static int check_together(const explain_options *o) {
+  const cli_rules *r = &o->request.rules;
+  const char *const *input = o->request.input;
+  const int layer = o->matrix[X] != NULL, weights = o->matrix[GIVEN] != NULL;
+  const int all = r->similarity != NULL && strcmp(r->similarity, "all") == 0;
+  const int additive = all || (r->similarity != NULL && strcmp(r->similarity, "additive") == 0);
+  const struct {
+    int given;
+    const char *name;
+  } rules[] = {{r->causal, "causal"},
+               {r->offset != NULL, "query-offset"},
+               {r->window != NULL, "window"},
+               {r->scale != NULL, "scale"},
+               {r->softcap != NULL, "softcap"},
+               {r->similarity != NULL, "similarity"},
+               {input[CLI_ADD_W] != NULL, "add-w"},
+               {input[CLI_Q] != NULL, "q"},
+               {input[CLI_K] != NULL, "k"},
+               {layer, "x"}};
+  for (size_t i = 0; i < sizeof rules / sizeof rules[0] && weights; i++) {
+    if (rules[i].given)
+      return cli_fail(CLI_USAGE, "--%s can't be given with --given-weights, which are final", rules[i].name);
+  }
+  for (int i = CLI_Q; i <= CLI_V && layer; i++) {
+    if (input[i] != NULL)
+      return cli_fail(CLI_USAGE, "--%s can't be given with --x, from which it is made", cli_input_name(i));
+  }
+  for (int i = WQ; i <= W2 && !layer; i++) {
+    if (o->matrix[i] != NULL)
+      return cli_fail(CLI_USAGE, "--%s needs --x, the words", matrix_names[i]);
+  }
+  if (!layer && (o->heads != NULL || o->add_norm))
+    return cli_fail(CLI_USAGE, "--%s needs --x, the words", o->heads != NULL ? "heads" : "add-norm");
+  if (additive && input[CLI_ADD_W] == NULL)
+    return cli_fail(CLI_USAGE, "--similarity %s needs --add-w V", r->similarity);
+  if (!additive && input[CLI_ADD_W] != NULL)
+    return cli_fail(CLI_USAGE, "--add-w needs --similarity additive or all");
+  if (all && (o->heads != NULL || o->matrix[WO] != NULL || o->add_norm))
+    return cli_fail(CLI_USAGE, "--similarity all compares three outputs; --%s goes on with one: choose a similarity",
+                    o->heads != NULL        ? "heads"
+                    : o->matrix[WO] != NULL ? "wo"
+                                            : "add-norm");
+  return CLI_OK;
+}
+
+static int take_format(const char *text, cli_page_format *out) {
+  static const char *const names[] = {"text", "markdown", "html"};
+  for (int i = 0; i < 3 && text != NULL; i++) {
+    if (strcmp(text, names[i]) == 0) {
+      *out = (cli_page_format)i;
+      return CLI_OK;
+    }
+  }
+  return text == NULL ? CLI_OK : cli_fail(CLI_USAGE, "--format takes text, markdown or html, not '%s'", text);
+}
+
+static int show_qkv(cli_lesson *lesson, const lesson_data *data) {
+  const struct {
+    const char *title, *formula;
+    cli_page_axis rows;
+    const cli_small *numbers;
+  } inputs[] = {{"Q: queries", "one row per query", lesson->queries, &data->q},
+                {"K: keys", "one row per key", lesson->keys, &data->k},
+                {"V: values", "one row per key", lesson->keys, &data->v}};
+  cli_small o;
+  for (int i = 0; i < 3; i++)
+    cli_page_formula(cli_page_table(lesson->page, inputs[i].title, inputs[i].rows, cli_steps_dims(), inputs[i].numbers),
+                     "%s", inputs[i].formula);
+  return cli_steps_of_attention(lesson, &data->q, &data->k, &data->v, &data->add_w, &o);
+}
+
+/* The device that computed it stands first, though it is known last. */
+static void name_device(const cli_lab *lab, cli_page *page) {
+  snprintf(page->item[0].title, sizeof page->item[0].title, "Attention on %s (%s), variant %s", lab->session.device.id,
+           lab->session.info.name, lab->used);
+}
+
+static int explain(explain_options *o) {
+  lesson_data data;
+  cli_lab lab;
+  cli_page page;
+  cli_labels q_labels = {NULL, 0}, k_labels = {NULL, 0};
+  cli_page_format format = CLI_PAGE_PLAIN;
+  cli_rules *rules = &o->request.rules;
+  memset(&data, 0, sizeof data);
+  memset(&lab, 0, sizeof lab);
+  memset(&page, 0, sizeof page);
+  int code = take_format(o->format, &format);
+  if (code == CLI_OK)
+    code = check_together(o);
+  const int compare = rules->similarity != NULL && strcmp(rules->similarity, "all") == 0;
+  if (compare)
+    rules->similarity = "additive"; /* with all that the others need */
+  const int layer = o->matrix[X] != NULL, weights = o->matrix[GIVEN] != NULL;
+  if (code == CLI_OK)
+    code = weights ? take_weights(o, &data) : layer ? take_layer(o, &data) : take_qkv(o, &data);
+  if (code == CLI_OK && o->q_labels != NULL)
+    code = cli_labels_load("q-labels", o->q_labels, data.queries, &q_labels);
+  if (code == CLI_OK && o->k_labels != NULL)
+    code = cli_labels_load("k-labels", o->k_labels, data.keys, &k_labels);
+  if (code == CLI_OK)
+    code = cli_lab_open(o->device, o->variant, &lab);
+  if (code == CLI_OK) {
+    const cli_labels *of_queries = layer && o->q_labels == NULL ? &k_labels : &q_labels;
+    const cli_labels *of_keys = layer && o->k_labels == NULL ? &q_labels : &k_labels;
+    cli_lesson lesson = {&lab, &page, data.rules, compare, {of_queries, 'q'}, {of_keys, 'k'}};
+    cli_page_sentence(&page, "");
+    code = weights ? cli_steps_of_weights(&lesson, &data.weights, &data.v)
+           : layer ? cli_steps_of_layer(&lesson, &data.layer)
+                   : show_qkv(&lesson, &data);
+  }
+  if (code == CLI_OK && !page.failed)
+    name_device(&lab, &page);
+  if (code == CLI_OK)
+    code = cli_page_print(&page, format);
+  cli_page_free(&page);
+  cli_lab_close(&lab);
+  cli_labels_free(&q_labels);
+  cli_labels_free(&k_labels);
+  return code;
+}
+
+/* Options whose value is a text, and where it goes. */
+typedef struct text_option {
+  const char *name;
+  const char **to;
+} text_option;
+
 int cli_explain(int argc, char **argv) {
-  static const struct option longs[] = {{"q", required_argument, NULL, 'q'},
-                                        {"k", required_argument, NULL, 'k'},
-                                        {"v", required_argument, NULL, 'v'},
-                                        {"causal", optional_argument, NULL, 'c'},
-                                        {"query-offset", required_argument, NULL, 'o'},
-                                        {"window", required_argument, NULL, 'w'},
-                                        {"scale", required_argument, NULL, 's'},
-                                        {"softcap", required_argument, NULL, 't'},
-                                        {"q-labels", required_argument, NULL, 'Q'},
-                                        {"k-labels", required_argument, NULL, 'K'},
-                                        {"device", required_argument, NULL, 'd'},
-                                        {"variant", required_argument, NULL, 'V'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
   explain_options o;
   char *storage = NULL;
-  int option, code = CLI_OK;
+  int option = -1, code = CLI_OK;
   memset(&o, 0, sizeof o);
   /* What is printed is read as floats. */
   for (int i = CLI_Q; i <= CLI_V; i++)
     o.request.dtype[i] = "f32";
+  cli_rules *rules = &o.request.rules;
+  const text_option texts[] = {{"q", &o.request.input[CLI_Q]},
+                               {"k", &o.request.input[CLI_K]},
+                               {"v", &o.request.input[CLI_V]},
+                               {"add-w", &o.request.input[CLI_ADD_W]},
+                               {"x", &o.matrix[X]},
+                               {"wq", &o.matrix[WQ]},
+                               {"wk", &o.matrix[WK]},
+                               {"wv", &o.matrix[WV]},
+                               {"wo", &o.matrix[WO]},
+                               {"w1", &o.matrix[W1]},
+                               {"w2", &o.matrix[W2]},
+                               {"given-weights", &o.matrix[GIVEN]},
+                               {"heads", &o.heads},
+                               {"similarity", &rules->similarity},
+                               {"query-offset", &rules->offset},
+                               {"window", &rules->window},
+                               {"scale", &rules->scale},
+                               {"softcap", &rules->softcap},
+                               {"q-labels", &o.q_labels},
+                               {"k-labels", &o.k_labels},
+                               {"format", &o.format},
+                               {"device", &o.device},
+                               {"variant", &o.variant}};
+  enum { TEXTS = sizeof texts / sizeof texts[0], CAUSAL = TEXTS, ADD_NORM, HELP };
+  struct option longs[TEXTS + 4];
+  memset(longs, 0, sizeof longs);
+  for (int i = 0; i < TEXTS; i++)
+    longs[i] = (struct option){texts[i].name, required_argument, NULL, i};
+  longs[TEXTS] = (struct option){"causal", optional_argument, NULL, CAUSAL};
+  longs[TEXTS + 1] = (struct option){"add-norm", no_argument, NULL, ADD_NORM};
+  longs[TEXTS + 2] = (struct option){"help", no_argument, NULL, HELP};
   char **joined = cli_join_causal(&argc, argv, &storage);
   if (joined == NULL)
     return cli_fail_memory();
-  while ((option = cli_next_option(argc, joined, longs)) != -1 && code == CLI_OK) {
-    cli_rules *rules = &o.request.rules;
-    switch (option) {
-    case 'q':
-      o.request.input[CLI_Q] = optarg;
-      break;
-    case 'k':
-      o.request.input[CLI_K] = optarg;
-      break;
-    case 'v':
-      o.request.input[CLI_V] = optarg;
-      break;
-    case 'c':
+  while ((option = cli_next_option(argc, joined, longs)) != -1) {
+    if (option == HELP || option == '?') {
+      code = option == HELP ? cli_print_help(help) : CLI_USAGE;
+      goto done;
+    }
+    if (option == CAUSAL) {
       rules->causal = 1;
       rules->alignment = optarg;
-      break;
-    case 'o':
-      rules->offset = optarg;
-      break;
-    case 'w':
-      rules->window = optarg;
-      break;
-    case 's':
-      rules->scale = optarg;
-      break;
-    case 't':
-      rules->softcap = optarg;
-      break;
-    case 'Q':
-      o.q_labels = optarg;
-      break;
-    case 'K':
-      o.k_labels = optarg;
-      break;
-    case 'd':
-      o.device = optarg;
-      break;
-    case 'V':
-      o.variant = optarg;
-      break;
-    case 'h':
-      code = cli_print_help(help);
-      goto done;
-    default:
-      code = CLI_USAGE;
-      goto done;
+    } else if (option == ADD_NORM) {
+      o.add_norm = 1;
+    } else {
+      *texts[option].to = optarg;
     }
   }
   code = explain(&o);
