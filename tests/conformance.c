@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "clattn_ref.h"
+#include "conformance_nn.h"
 #include "conformance_run.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -38,9 +39,18 @@ typedef enum verdict { PASSED, FAILED, SKIPPED, VERDICTS } verdict;
 
 enum { MAX_VARIANTS = 32 };
 
+/* The kernels of libclattn_nn that its operators are run with. */
+static const struct {
+  const char *name;
+  clattn_nn_kernels kernels;
+} nn_sets[] = {{"nn lanes", CLATTN_NN_KERNELS_LANES}, {"nn tiles", CLATTN_NN_KERNELS_TILES}};
+enum { NN_SETS = sizeof nn_sets / sizeof nn_sets[0] };
+
 typedef struct runner {
   options o;
-  cli_session session; /* not open with --reference */
+  cli_session session;    /* not open with --reference */
+  clattn_nn *nn[NN_SETS]; /* likewise */
+  size_t nn_passed;
   size_t count[VERDICTS];
   int variants;                       /* 0 with --reference; with --variant that one alone */
   const char *name[MAX_VARIANTS];     /* of the variants that are run */
@@ -182,6 +192,24 @@ static verdict run_work(runner *r, const cf_work *work, cf_reason *text) {
   return PASSED;
 }
 
+/* An operator beside attention, on every set of kernels. */
+static verdict run_nn(runner *r, const cf_case *c, cf_reason *text) {
+  cf_reason why;
+  if (r->o.reference) {
+    append(text, "%s", "reference");
+    return cf_run_nn(NULL, NULL, c, &why) ? PASSED : (*text = why, FAILED);
+  }
+  for (int i = 0; i < NN_SETS; i++) {
+    append(text, i == 0 ? "%s" : ", %s", nn_sets[i].name);
+    if (!cf_run_nn(&r->session, r->nn[i], c, &why)) {
+      cf_fail(text, "%s: %s", nn_sets[i].name, why.text);
+      return FAILED;
+    }
+  }
+  r->nn_passed++;
+  return PASSED;
+}
+
 static verdict run_case(runner *r, const char *folder, cf_reason *text) {
   cf_case c;
   cf_work work;
@@ -189,10 +217,13 @@ static verdict run_case(runner *r, const char *folder, cf_reason *text) {
   memset(&work, 0, sizeof work);
   if (!cf_case_open(folder, &c, text))
     goto done;
-  const int onnx = strcmp(c.op, "Attention") == 0 && (c.domain[0] == 0 || strcmp(c.domain, "ai.onnx") == 0);
+  const int standard = c.domain[0] == 0 || strcmp(c.domain, "ai.onnx") == 0;
+  const int onnx = standard && strcmp(c.op, "Attention") == 0;
   if (strcmp(c.op, "sdpa_backward") == 0) {
     cf_fail(text, "gradients are not supported yet");
     v = SKIPPED;
+  } else if (standard && cf_is_nn(c.op)) {
+    v = cf_case_load(folder, &c, text) ? run_nn(r, &c, text) : FAILED;
   } else if (!onnx && strcmp(c.op, "sdpa") != 0) {
     cf_fail(text, "operator %.64s%s%.64s is none of this library's", c.domain, c.domain[0] != 0 ? "." : "", c.op);
     v = SKIPPED;
@@ -399,6 +430,9 @@ static void print_totals(const runner *r) {
     if (r->passed_on[n] > 0)
       printf("%zu cases passed on %d of %d variants\n", r->passed_on[n], n, r->variants);
   }
+  if (r->nn_passed > 0)
+    printf("%zu cases of operators beside attention passed on %d of %d sets of kernels\n", r->nn_passed, NN_SETS,
+           NN_SETS);
   printf("%zu passed, %zu failed, %zu skipped\n", r->count[PASSED], r->count[FAILED], r->count[SKIPPED]);
 }
 
@@ -424,15 +458,33 @@ int main(int argc, char **argv) {
       return EXIT_FAILED;
     }
   }
+  for (int i = 0; i < NN_SETS && !r.o.reference; i++) {
+    clattn_nn_options chosen;
+    clattn_error error;
+    clattn_error_init(&error);
+    clattn_nn_options_init(&chosen);
+    chosen.kernels = nn_sets[i].kernels;
+    if (clattn_nn_create(r.session.context, &chosen, &r.nn[i], &error) != CLATTN_SUCCESS) {
+      fprintf(stderr, "conformance: %s: %s\n", nn_sets[i].name, error.message);
+      code = EXIT_FAILED;
+    }
+  }
+  if (code != EXIT_DONE)
+    goto done;
   print_head(&r);
   const int trouble = run_folder(&r);
   if (trouble == 0)
     print_totals(&r);
-  if (!r.o.reference)
-    cli_session_close(&r.session);
   if (trouble != 0) {
     fprintf(stderr, "conformance: %s can't be read: %s\n", r.o.folder, strerror(trouble));
-    return EXIT_USAGE;
+    code = EXIT_USAGE;
+  } else if (r.count[FAILED] > 0 || (r.count[PASSED] == 0 && !r.o.allow_empty)) {
+    code = EXIT_FAILED;
   }
-  return r.count[FAILED] > 0 || (r.count[PASSED] == 0 && !r.o.allow_empty) ? EXIT_FAILED : EXIT_DONE;
+done:
+  for (int i = 0; i < NN_SETS; i++)
+    clattn_nn_release(r.nn[i]);
+  if (!r.o.reference)
+    cli_session_close(&r.session);
+  return code;
 }

@@ -7,16 +7,7 @@
 #include <string.h>
 
 #include "clattn_ref.h"
-
-/* Every buffer is the data between two guards of all-ones bytes: NaN as a float of any width, "attend" as a mask.
- * Inputs are guarded so that what reads too far is seen, outputs so that what writes too far is.  Tensors begin at an
- * odd multiple of 4 bytes, since nothing promises more; the workspace at a multiple of 64. */
-enum { GUARD = 4096, SHIFT = 36, GUARD_BYTE = 0xff };
-
-static int failed(cf_reason *reason, const char *what, clattn_status status, const clattn_error *error) {
-  const char *message = error != NULL && error->message[0] != 0 ? error->message : clattn_status_text(status);
-  return cf_fail(reason, "%s: %s (%s)", what, message, clattn_status_name(status));
-}
+#include "conformance_memory.h"
 
 static const uint32_t out_bits[CF_RESULTS] = {CLATTN_OUT_O, CLATTN_OUT_LSE, CLATTN_OUT_SCORES};
 static const char *const out_names[CF_RESULTS] = {"o", "lse", "scores"};
@@ -42,65 +33,16 @@ enum { PLACE_RESULT = CF_SLOTS, PLACE_WORKSPACE = CF_SLOTS + CF_RESULTS, PLACES 
 
 typedef struct device_run {
   const cli_session *session;
-  cl_mem buffer[PLACES];
-  size_t before[PLACES], bytes[PLACES];
+  cf_guarded at[PLACES];
   double *got[CF_RESULTS];
 } device_run;
 
-/* data NULL: all poison. */
+/* data NULL: all poison.  Tensors begin at an odd multiple of 4 bytes, since nothing promises more; the workspace at a
+ * multiple of 64. */
 static int make_buffer(device_run *run, int place, const void *data, size_t bytes, cl_mem_flags flags,
                        cf_reason *reason) {
-  const size_t before = place == PLACE_WORKSPACE ? GUARD : GUARD + SHIFT;
-  cl_int status = CL_SUCCESS;
-  unsigned char *host = bytes <= SIZE_MAX - before - GUARD ? malloc(before + bytes + GUARD) : NULL;
-  if (host == NULL)
-    return cf_fail(reason, "out of memory");
-  memset(host, GUARD_BYTE, before + bytes + GUARD);
-  if (data != NULL && bytes > 0)
-    memcpy(host + before, data, bytes);
-  run->before[place] = before;
-  run->bytes[place] = bytes;
-  run->buffer[place] =
-      clCreateBuffer(run->session->cl, flags | CL_MEM_COPY_HOST_PTR, before + bytes + GUARD, host, &status);
-  free(host);
-  return status == CL_SUCCESS ? 1 : failed(reason, "clCreateBuffer", status, NULL);
-}
-
-/* The data's exact extent: whoever reaches beyond it must say so. */
-static clattn_mem place_mem(const device_run *run, int place) {
-  clattn_mem mem = clattn_buffer(run->buffer[place], run->before[place]);
-  mem.bytes = run->bytes[place];
-  return mem;
-}
-
-static int intact(const unsigned char *guard, size_t bytes) {
-  for (size_t i = 0; i < bytes; i++) {
-    if (guard[i] != GUARD_BYTE)
-      return 0;
-  }
-  return 1;
-}
-
-/* A place's data on the host, aligned; NULL with the reason, also when a guard was written.  Freed by the caller. */
-static void *read_place(const device_run *run, int place, const char *name, cf_reason *reason) {
-  const size_t before = run->before[place], bytes = run->bytes[place];
-  unsigned char *host = malloc(before + bytes + GUARD);
-  if (host == NULL) {
-    cf_fail(reason, "out of memory");
-    return NULL;
-  }
-  const cl_int status = clEnqueueReadBuffer(run->session->queue, run->buffer[place], CL_TRUE, 0, before + bytes + GUARD,
-                                            host, 0, NULL, NULL);
-  if (status != CL_SUCCESS)
-    failed(reason, "clEnqueueReadBuffer", status, NULL);
-  else if (!intact(host, before))
-    cf_fail(reason, "bytes before %s were written", name);
-  else if (!intact(host + before + bytes, GUARD))
-    cf_fail(reason, "bytes after %s were written", name);
-  else
-    return memmove(host, host + before, bytes);
-  free(host);
-  return NULL;
+  return cf_guarded_make(run->session, data, bytes, place == PLACE_WORKSPACE ? CF_GUARD : CF_GUARD + CF_SHIFT, flags,
+                         &run->at[place], reason);
 }
 
 static clattn_dtype result_dtype(const cf_job *job, cf_result kind) {
@@ -114,7 +56,7 @@ static int read_result(device_run *run, const cf_work *work, const cf_job *job, 
   cf_array array;
   memset(&array, 0, sizeof array);
   array.type = dtype == CLATTN_F16 ? CF_F16 : dtype == CLATTN_BF16 ? CF_BF16 : CF_F32;
-  array.data = read_place(run, PLACE_RESULT + (int)kind, out_names[kind], reason);
+  array.data = cf_guarded_read(run->session, &run->at[PLACE_RESULT + (int)kind], out_names[kind], reason);
   if (array.data == NULL)
     return 0;
   double *got = malloc((size_t)(count > 0 ? count : 1) * sizeof *got);
@@ -155,7 +97,7 @@ static int fill_args(device_run *run, const cf_work *work, const cf_job *job, co
       continue;
     if (!make_buffer(run, slot, work->input[slot].data, work->input[slot].bytes, CL_MEM_READ_ONLY, reason))
       return 0;
-    *inputs[slot] = place_mem(run, slot);
+    *inputs[slot] = cf_guarded_mem(&run->at[slot]);
   }
   for (cf_result kind = 0; kind < CF_RESULTS; kind++) {
     const int place = PLACE_RESULT + (int)kind;
@@ -165,7 +107,7 @@ static int fill_args(device_run *run, const cf_work *work, const cf_job *job, co
     const size_t bytes = (size_t)cf_view_count(&work->result[kind].view) * element;
     if (!make_buffer(run, place, NULL, bytes, CL_MEM_READ_WRITE, reason))
       return 0;
-    *results[kind] = place_mem(run, place);
+    *results[kind] = cf_guarded_mem(&run->at[place]);
   }
   if (job->use_k_lengths) {
     args->k_lengths.kind = CLATTN_ARRAY_HOST;
@@ -180,13 +122,13 @@ static int fill_args(device_run *run, const cf_work *work, const cf_job *job, co
   clattn_plan_info_init(&info);
   const clattn_status status = clattn_plan_get_info(plan, &info);
   if (status != CLATTN_SUCCESS)
-    return failed(reason, "plan information", status, NULL);
+    return cf_failed(reason, "plan information", status, NULL);
   /* The plain job brings its own workspace, of exactly the size that the plan asks for; the others leave it to
    * clattn. */
   if (job->what[0] == 0 && info.workspace_bytes > 0) {
     if (!make_buffer(run, PLACE_WORKSPACE, NULL, (size_t)info.workspace_bytes, CL_MEM_READ_WRITE, reason))
       return 0;
-    args->workspace = place_mem(run, PLACE_WORKSPACE);
+    args->workspace = cf_guarded_mem(&run->at[PLACE_WORKSPACE]);
   }
   return 1;
 }
@@ -208,37 +150,35 @@ int cf_run_device(const cli_session *session, const char *variant, const cf_work
   args.error = &error;
   clattn_status status = clattn_plan_create(session->context, &job->problem, &options, &plan, &error);
   if (status != CLATTN_SUCCESS) {
-    failed(reason, "plan", status, &error);
+    cf_failed(reason, "plan", status, &error);
     goto done;
   }
   if (!fill_args(&run, work, job, plan, &args, reason))
     goto done;
   status = clattn_enqueue(plan, session->queue, &args, 0, NULL, NULL);
   if (status != CLATTN_SUCCESS) {
-    failed(reason, "enqueue", status, &error);
+    cf_failed(reason, "enqueue", status, &error);
     goto done;
   }
   status = clFinish(session->queue);
   if (status != CL_SUCCESS) {
-    failed(reason, "clFinish", status, NULL);
+    cf_failed(reason, "clFinish", status, NULL);
     goto done;
   }
   for (cf_result kind = 0; kind < CF_RESULTS; kind++) {
     if (wants(job, kind) && !read_result(&run, work, job, kind, reason))
       goto done;
   }
-  if (run.buffer[PLACE_WORKSPACE] != NULL) {
-    void *workspace = read_place(&run, PLACE_WORKSPACE, "the workspace", reason);
+  if (run.at[PLACE_WORKSPACE].buffer != NULL) {
+    void *workspace = cf_guarded_read(session, &run.at[PLACE_WORKSPACE], "the workspace", reason);
     if (workspace == NULL)
       goto done;
     free(workspace);
   }
   result = judge(work, job, run.got, reason);
 done:
-  for (int place = 0; place < PLACES; place++) {
-    if (run.buffer[place] != NULL)
-      clReleaseMemObject(run.buffer[place]);
-  }
+  for (int place = 0; place < PLACES; place++)
+    cf_guarded_release(&run.at[place]);
   for (int kind = 0; kind < CF_RESULTS; kind++)
     free(run.got[kind]);
   clattn_plan_release(plan);
@@ -285,7 +225,7 @@ int cf_run_reference(const cf_work *work, const cf_job *job, cf_reason *reason) 
   args.scores = got[CF_SCORES];
   const clattn_status status = clattn_ref_attention(&job->problem, &args);
   if (status != CLATTN_SUCCESS)
-    failed(reason, "reference", status, &error);
+    cf_failed(reason, "reference", status, &error);
   else
     result = judge(work, job, got, reason);
 done:
