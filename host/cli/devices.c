@@ -157,6 +157,7 @@ static cJSON *add_device(cJSON *array, const cli_device *device, const cli_sessi
   cJSON_AddBoolToObject(o, "out_of_order", (cJSON_bool)info->out_of_order);
   cJSON_AddBoolToObject(o, "little_endian", (cJSON_bool)info->little_endian);
   cJSON_AddNumberToObject(o, "address_bits", info->address_bits);
+  cJSON_AddNumberToObject(o, "max_parameter_bytes", info->max_parameter_bytes);
   each_variant(session->context, add_variant, cJSON_AddArrayToObject(o, "variants"));
   return o;
 }

@@ -132,7 +132,7 @@ static clattn_ints host_ints(const int32_t *values, int64_t count) {
   return ints;
 }
 
-static void fill_args(const cli_request *request, const cli_buffers *buffers, const cli_pass *pass, clattn_args *args) {
+void cli_pass_args(const cli_request *request, const cli_buffers *buffers, const cli_pass *pass, clattn_args *args) {
   clattn_mem *const inputs[CLI_INPUTS] = {&args->q,
                                           &args->k,
                                           &args->v,
@@ -145,7 +145,11 @@ static void fill_args(const cli_request *request, const cli_buffers *buffers, co
                                           &args->head_scale,
                                           &args->add_w,
                                           &args->k_scale,
-                                          &args->v_scale};
+                                          &args->v_scale,
+                                          &args->rope_cos,
+                                          &args->rope_sin,
+                                          &args->positions_q,
+                                          &args->positions_k};
   clattn_ints *const ints[CLI_INTS] = {[CLI_Q_LENGTHS] = &args->q_lengths,
                                        [CLI_K_LENGTHS] = &args->k_lengths,
                                        [CLI_PREFIX] = &args->prefix,
@@ -185,7 +189,7 @@ static int execute(const cli_session *session, const cli_request *request, const
   cl_event done = NULL, *launches = NULL;
   uint32_t launch_count = 0;
   cl_int state = CL_COMPLETE;
-  fill_args(request, buffers, pass, &args);
+  cli_pass_args(request, buffers, pass, &args);
   args.error = error;
   if (cli_progress_wanted() && pass->info.launches > 0) {
     launches = calloc(pass->info.launches, sizeof *launches);

@@ -39,6 +39,8 @@ typedef struct cli_pass {
  * inputs. */
 int cli_pass_plan(const cli_session *session, const clattn_problem *problem, uint32_t outputs, clattn_stage stage,
                   const char *variant, uint64_t workspace_cap, cli_pass *out);
+/* The arguments of an enqueue of this pass. */
+void cli_pass_args(const cli_request *request, const cli_buffers *buffers, const cli_pass *pass, clattn_args *args);
 int cli_pass_run(const cli_session *session, const cli_request *request, const cli_buffers *buffers, cli_pass *pass);
 /* An all-zero pass is accepted. */
 void cli_pass_close(const cli_session *session, cli_pass *pass);

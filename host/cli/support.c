@@ -18,9 +18,25 @@
 
 enum { BUILD_LOG_BYTES = 1 << 16 };
 
+/* Where sentences go instead of stderr. */
+static char *caught;
+static size_t caught_capacity;
+
+void cli_fail_catch(char *text, size_t capacity) {
+  caught = text;
+  caught_capacity = capacity;
+  if (text != NULL && capacity > 0)
+    text[0] = 0;
+}
+
 int cli_fail(int code, const char *format, ...) {
   va_list list;
   va_start(list, format);
+  if (caught != NULL) {
+    vsnprintf(caught, caught_capacity, format, list);
+    va_end(list);
+    return code;
+  }
   fflush(stdout);
   fputs("clattn: ", stderr);
   vfprintf(stderr, format, list);
@@ -65,6 +81,8 @@ int cli_fail_status(clattn_status status, const clattn_error *error, const char 
   const char *message = error != NULL && error->message[0] != 0 ? error->message : clattn_status_text(status);
   const int code = exit_code(status);
   cli_fail(code, "%s: %s (%s)", what, message, clattn_status_name(status));
+  if (caught != NULL)
+    return code;
   if (error != NULL && error->build_log != NULL && error->build_log_length > 0) {
     fprintf(stderr, "---- build log ----\n%s\n", error->build_log);
     if (error->build_log_length >= error->build_log_capacity)
