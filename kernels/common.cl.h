@@ -67,24 +67,26 @@ __kernel void row_maximum(const clattn_params p, const clattn_round round, __glo
   const int in_round = get_global_id(0) / p.rows, r = get_global_id(0) % p.rows;
   const clattn_unit u = clattn_unit_of(&p, entries, table, round.first_tile + in_round);
   const int i = clattn_unit_row(&p, &u, r);
-  __global const float *parts = work + p.partial_first + (long)in_round * p.key_chunks * p.rows + r;
+  __global const float *parts = work + CLATTN_REGION(&p, p.partial_at) + (long)in_round * p.key_chunks * p.rows + r;
   float best = -INFINITY;
   for (int x = 0; x < p.key_chunks; ++x)
     best = clattn_larger_nan(best, parts[(long)x * p.rows]);
+  const clattn_row_view maxima = clattn_maxima(&p);
   if (i < u.entry.q_rows)
-    work[clattn_row_of(&p.maxima, u.b, clattn_unit_head(&p, &u, r), (long)u.entry.q_start + i)] = best;
+    work[clattn_row_of(&maxima, u.b, clattn_unit_head(&p, &u, r), (long)u.entry.q_start + i)] = best;
 }
 
 /* Last step.  The same of each (batch, head), from its rows.  Grid: (batch * head). */
-__kernel void max_logit(const clattn_params p, __global const int *restrict entries,
+__kernel void max_logit(const clattn_params p, const clattn_head_view to, __global const int *restrict entries,
                         __global const float *restrict work, __global float *restrict out) {
   const int b = get_global_id(0) / p.q_heads, h = get_global_id(0) % p.q_heads;
   const clattn_entry e = clattn_entry_of(&p, entries, b);
-  __global const float *rows = work + clattn_row_of(&p.maxima, b, h, e.q_start);
+  const clattn_row_view maxima = clattn_maxima(&p);
+  __global const float *rows = work + clattn_row_of(&maxima, b, h, e.q_start);
   float best = -INFINITY;
   for (int i = 0; i < e.q_rows; ++i)
-    best = clattn_larger_nan(best, rows[i]);
-  out[clattn_of_head(&p.max_logit, b, h)] = best;
+    best = clattn_larger_nan(best, rows[i * maxima.row]);
+  out[clattn_of_head(&to, b, h)] = best;
 }
 
 #endif

@@ -179,7 +179,7 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
 #endif
   clattn_running run;
   if (p.qk_dim <= CLATTN_DIM)
-    clattn_load_queries(&p, q, &t, 0, p.qk_dim, queries);
+    clattn_load_queries(&p, &in, q, &t, 0, p.qk_dim, queries);
 
   const int first_dim = get_group_id(1) * CLATTN_DIM;
   const int dims = p.rules & CLATTN_RULE_OUT ? min(p.v_dim - first_dim, CLATTN_DIM) : 0;
@@ -252,12 +252,13 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
   }
   if (first_dim > 0) /* what is the same for every part of the values, the first one writes */
     return;
+  const clattn_row_view maxima = clattn_maxima(&p);
   for (int m = 0; m < CLATTN_MQ; ++m) {
     if (p.rules & CLATTN_RULE_LSE)
       clattn_store_rows(&p.lse, &t, lse, m,
                         run.sum[m] == (clattn_v)(0.0f) ? (clattn_v)(-INFINITY) : run.top[m] + log(run.sum[m]));
     if (p.rules & CLATTN_RULE_MAX_LOGIT)
-      clattn_store_rows(&p.maxima, &t, work, m, run.logit[m]);
+      clattn_store_rows(&maxima, &t, work, m, run.logit[m]);
   }
   if (p.stage != CLATTN_SCORES_NONE)
     clattn_show_scores(&p, &in, &t, q, scores, queries, block, top, sum);

@@ -187,20 +187,21 @@ CLATTN_TILE_KERNEL void flash(const clattn_params p, const clattn_round round,
     }
     float largest = top, by = 1.0f;
     if (p.rules & CLATTN_RULE_SINK)
-      by = clattn_join_sink(&largest, &sum, sinks[clattn_of_head(&p.sink, u.b, row.h)]);
+      by = clattn_join_sink(&largest, &sum, sinks[p.sink_first + row.h * p.sink_head]);
     /* What is the same for every value chunk, the first one writes. */
     if (get_group_id(0) == 0 && row.i < u.entry.q_rows) {
       const long at = (long)u.entry.q_start + row.i;
       if (p.rules & CLATTN_RULE_LSE)
         lse[clattn_row_of(&p.lse, u.b, row.h, at)] = sum == 0.0f ? -INFINITY : largest + log(sum);
+      const clattn_row_view maxima = clattn_maxima(&p);
       if (p.rules & CLATTN_RULE_MAX_LOGIT)
-        work[clattn_row_of(&p.maxima, u.b, row.h, at)] = best;
+        work[clattn_row_of(&maxima, u.b, row.h, at)] = best;
     }
     sum = sum / by; /* what numerators are divided by */
     of_row[my_row] = sum;
     if (get_group_id(0) == 0 && p.stage == CLATTN_SCORES_WEIGHTS) {
-      work[p.stats_first + ((long)id * CLATTN_ROWS + my_row) * 2] = top;
-      work[p.stats_first + ((long)id * CLATTN_ROWS + my_row) * 2 + 1] = sum;
+      work[CLATTN_REGION(&p, p.stats_at) + ((long)id * CLATTN_ROWS + my_row) * 2] = top;
+      work[CLATTN_REGION(&p, p.stats_at) + ((long)id * CLATTN_ROWS + my_row) * 2 + 1] = sum;
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -241,7 +242,7 @@ CLATTN_TILE_KERNEL void flash_scores(const clattn_params p, const clattn_round r
   for (int r = 0; r < 8; ++r) {
     const clattn_row_rules row = clattn_rules_of(&p, &in, &u, gy * 8 + r);
     if (row.i < p.q_len) {
-      __global const float *stats = work + p.stats_first + ((long)id * CLATTN_ROWS + gy * 8 + r) * 2;
+      __global const float *stats = work + CLATTN_REGION(&p, p.stats_at) + ((long)id * CLATTN_ROWS + gy * 8 + r) * 2;
       const float top = weights ? stats[0] : 0.0f, sum = weights ? stats[1] : 1.0f;
 #pragma unroll
       for (int c = 0; c < 4; ++c) {

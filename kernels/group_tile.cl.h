@@ -83,6 +83,13 @@ static inline void clattn_turn_rows(float acc[8][4]) {
   }
 }
 
+/* What only programs with rotary embedding have. */
+#if CLATTN_ROPE
+#define CLATTN_LINE(line) (line)
+#else
+#define CLATTN_LINE(line) 0
+#endif
+
 typedef __local float clattn_row_step[CLATTN_ROWS + CLATTN_PAD];
 typedef __local float clattn_column_step[CLATTN_COLUMNS + CLATTN_PAD];
 
@@ -91,6 +98,9 @@ typedef struct clattn_scratch {
   float queries[CLATTN_STEP][CLATTN_ROWS + CLATTN_PAD];
 #if CLATTN_COSINE
   clattn_norm q_norm[CLATTN_ROWS], k_norm[CLATTN_COLUMNS];
+#endif
+#if CLATTN_ROPE
+  long q_line[CLATTN_ROWS], k_line[CLATTN_COLUMNS]; /* in the tables */
 #endif
 #if CLATTN_ADDITIVE
   float factors[CLATTN_STEP][CLATTN_ROWS + CLATTN_PAD]; /* w of each row's head */
@@ -133,12 +143,20 @@ static inline void clattn_products(const clattn_params *p, const clattn_inputs *
 #pragma unroll
     for (int c = 0; c < 4; ++c)
       acc[r][c] = 0.0f;
+#if CLATTN_ROPE
+  for (int r = item; r < CLATTN_ROWS; r += CLATTN_ITEMS)
+    s->q_line[r] = clattn_line_of_query(p, in, u->b, u->entry, clattn_real_row(u, clattn_unit_row(p, u, r)));
+  for (int c = item; c < CLATTN_COLUMNS && j.lo + c < j.hi; c += CLATTN_ITEMS)
+    s->k_line[c] = clattn_line_of_key(p, in, u->kv, j.lo + c);
+#endif
 #if CLATTN_COSINE
   for (int r = item; r < CLATTN_ROWS; r += CLATTN_ITEMS)
-    s->q_norm[r] = clattn_norm_of_q(p, q, clattn_query_row(p, &p->q, u, r));
+    s->q_norm[r] = clattn_norm_of_q(p, in, q, clattn_query_row(p, &p->q, u, r), CLATTN_LINE(s->q_line[r]));
   for (int c = item; c < CLATTN_COLUMNS && j.lo + c < j.hi; c += CLATTN_ITEMS)
-    s->k_norm[c] =
-        clattn_norm_of_k(p, in, clattn_kv_row(p, &p->k, u->kv, j.lo + c), clattn_scales_of_key(p, u->kv, j.lo + c));
+    s->k_norm[c] = clattn_norm_of_k(p, in, clattn_kv_row(p, &p->k, u->kv, j.lo + c),
+                                    clattn_scales_of_key(p, u->kv, j.lo + c), CLATTN_LINE(s->k_line[c]));
+#endif
+#if CLATTN_COSINE || CLATTN_ROPE
   barrier(CLK_LOCAL_MEM_FENCE);
 #endif
   int d0 = 0;
@@ -146,7 +164,8 @@ static inline void clattn_products(const clattn_params *p, const clattn_inputs *
     /* neighbouring items read neighbouring elements of a row */
     for (int x = item; x < CLATTN_ROWS * CLATTN_STEP; x += CLATTN_ITEMS) {
       const int d = d0 + x % CLATTN_STEP, r = x / CLATTN_STEP;
-      float y = d < dims ? CLATTN_LOAD(CLATTN_Q)(q, clattn_query_row(p, &p->q, u, r) + d * p->q.element) : 0.0f;
+      float y =
+          d < dims ? clattn_q_element(p, in, q, clattn_query_row(p, &p->q, u, r), CLATTN_LINE(s->q_line[r]), d) : 0.0f;
 #if CLATTN_COSINE
       y = clattn_normed(s->q_norm[r], y);
 #endif
@@ -161,8 +180,8 @@ static inline void clattn_products(const clattn_params *p, const clattn_inputs *
       const int d = d0 + x % CLATTN_STEP, c = x / CLATTN_STEP;
       float y = 0.0f;
       if (d < dims && j.lo + c < j.hi) {
-        y = CLATTN_LOAD(CLATTN_K)(in->k, clattn_kv_row(p, &p->k, u->kv, j.lo + c) + d * p->k.element) *
-            clattn_k_scale(p, in, clattn_scales_of_key(p, u->kv, j.lo + c), d);
+        y = clattn_k_element(p, in, clattn_kv_row(p, &p->k, u->kv, j.lo + c), clattn_scales_of_key(p, u->kv, j.lo + c),
+                             CLATTN_LINE(s->k_line[c]), d);
 #if CLATTN_COSINE
         y = clattn_normed(s->k_norm[c], y);
 #endif
@@ -212,7 +231,8 @@ static inline clattn_row_rules clattn_rules_of(const clattn_params *p, const cla
   row.mask = clattn_row(&p->mask, u->b, row.h, row.i);
   row.blocks = p->rules & CLATTN_RULE_BLOCK_MASK ? clattn_row(&p->blocks, u->b, row.h, row.i / p->block_q) : 0;
   row.slope = p->rules & CLATTN_RULE_ALIBI ? in->slopes[clattn_of_head(&p->slopes, u->b, row.h)] : 0.0f;
-  row.factor = p->rules & CLATTN_RULE_HEAD_SCALE ? in->head_scale[clattn_of_head(&p->head_scale, u->b, row.h)] : 1.0f;
+  row.factor =
+      p->rules & CLATTN_RULE_HEAD_SCALE ? in->head_scale[p->head_scale_first + row.h * p->head_scale_head] : 1.0f;
   return row;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What scores are made of beside q: the kernel arguments for it, in one place, and the struct that carries them.
- * Arguments that only some programs have (scales of quantised keys, w of the additive similarity, a hook's) come
- * last, in this order; the host's table in select.c says the same. */
+ * Arguments that only some programs have (scales of quantised keys, w of the additive similarity, those of rotary
+ * embedding, a hook's) come last, in this order; the host's table in select.c says the same. */
 #ifndef CLATTN_INPUTS_CL_H
 #define CLATTN_INPUTS_CL_H
 
@@ -14,6 +14,11 @@
 #endif
 #ifndef CLATTN_ADDITIVE
 #define CLATTN_ADDITIVE 0
+#endif
+
+/* Rotary embedding of q and k: none, or one of its kinds (rope.cl.h). */
+#ifndef CLATTN_ROPE
+#define CLATTN_ROPE 0
 #endif
 
 #if CLATTN_IS_QUANTISED(CLATTN_K)
@@ -33,6 +38,13 @@
 #else
 #define CLATTN_ADD_W_ARG
 #endif
+#if CLATTN_ROPE
+#define CLATTN_ROPE_ARGS                                                                                               \
+  , const clattn_rotation rope, __global const float *restrict rope_cos, __global const float *restrict rope_sin,      \
+      __global const int *restrict positions_q, __global const int *restrict positions_k
+#else
+#define CLATTN_ROPE_ARGS
+#endif
 #if defined(CLATTN_HOOK_SCORE) || defined(CLATTN_HOOK_KEEP)
 #define CLATTN_HOOKED 1
 #define CLATTN_HOOK_ARGS                                                                                               \
@@ -48,7 +60,7 @@
       __global const uchar *restrict mask, __global const uint *restrict blocks,                                       \
       __global const float *restrict slopes, __global const float *restrict head_scale,                                \
       __global const float *restrict scale,                                                                            \
-      __global const float *restrict softcap CLATTN_K_SCALE_ARG CLATTN_ADD_W_ARG CLATTN_HOOK_ARGS
+      __global const float *restrict softcap CLATTN_K_SCALE_ARG CLATTN_ADD_W_ARG CLATTN_ROPE_ARGS CLATTN_HOOK_ARGS
 
 typedef struct clattn_inputs {
   __global const CLATTN_TYPE(CLATTN_K) * k;
@@ -62,6 +74,11 @@ typedef struct clattn_inputs {
 #endif
 #if CLATTN_ADDITIVE
   __global const float *add_w;
+#endif
+#if CLATTN_ROPE
+  clattn_rotation rope;
+  __global const float *rope_cos, *rope_sin;
+  __global const int *positions_q, *positions_k;
 #endif
 #if CLATTN_HOOKED
   __global const void *hook_buffer[4];
@@ -83,6 +100,16 @@ static inline float clattn_sound_softcap(float softcap) { /* one from the caller
 #else
 #define CLATTN_PUT_ADD_W(in)
 #endif
+#if CLATTN_ROPE
+#define CLATTN_PUT_ROPE(in)                                                                                            \
+  (in).rope = rope;                                                                                                    \
+  (in).rope_cos = rope_cos;                                                                                            \
+  (in).rope_sin = rope_sin;                                                                                            \
+  (in).positions_q = positions_q;                                                                                      \
+  (in).positions_k = positions_k;
+#else
+#define CLATTN_PUT_ROPE(in)
+#endif
 #if CLATTN_HOOKED
 #define CLATTN_PUT_HOOK(in, p, work)                                                                                   \
   (in).hook_buffer[0] = (__global const char *)hook_buffer0 + hook.first[0];                                           \
@@ -90,7 +117,8 @@ static inline float clattn_sound_softcap(float softcap) { /* one from the caller
   (in).hook_buffer[2] = (__global const char *)hook_buffer2 + hook.first[2];                                           \
   (in).hook_buffer[3] = (__global const char *)hook_buffer3 + hook.first[3];                                           \
   for (int x = 0; x < 4; ++x)                                                                                          \
-    (in).hook_scalar[x] = (p).rules & CLATTN_RULE_HOOK_SCALARS ? (work)[(p).hook_first + x] : hook.scalar[x];
+    (in).hook_scalar[x] =                                                                                              \
+        (p).rules & CLATTN_RULE_HOOK_SCALARS ? (work)[CLATTN_REGION(&(p), (p).hook_at) + x] : hook.scalar[x];
 #else
 #define CLATTN_PUT_HOOK(in, p, work)
 #endif
@@ -108,6 +136,7 @@ static inline float clattn_sound_softcap(float softcap) { /* one from the caller
   (in).softcap = clattn_sound_softcap((p).rules & CLATTN_RULE_SOFTCAP ? softcap[(p).softcap_first] : (p).softcap);     \
   CLATTN_PUT_K_SCALE(in)                                                                                               \
   CLATTN_PUT_ADD_W(in)                                                                                                 \
+  CLATTN_PUT_ROPE(in)                                                                                                  \
   CLATTN_PUT_HOOK(in, p, work)                                                                                         \
   (void)0
 

@@ -36,4 +36,14 @@ static inline long clattn_of_head(const clattn_head_view *t, int b, int h) {
   return t->first + b * t->batch + h * t->head;
 }
 
+/* Where the largest raw score of every row stands in the workspace: those of one row's heads side by side. */
+static inline clattn_row_view clattn_maxima(const clattn_params *p) {
+  clattn_row_view v;
+  v.batch = p->rules & CLATTN_RULE_PACKED_Q ? 0 : (long)p->q_heads * p->q_len;
+  v.head = 1;
+  v.row = p->q_heads;
+  v.first = CLATTN_REGION(p, p->maxima_at);
+  return v;
+}
+
 #endif

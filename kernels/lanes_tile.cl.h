@@ -13,6 +13,7 @@
 
 #include "params.cl.h"
 #include "lanes.cl.h"
+#include "lanes_product.cl.h"
 #include "dtype.cl.h"
 #include "inputs.cl.h"
 #include "softmax.cl.h"
@@ -85,7 +86,8 @@ static inline void clattn_tile_prepare(const clattn_params *p, const clattn_inpu
     t->mask[lane] = clattn_row(&p->mask, b, h, i);
     t->blocks[lane] = p->rules & CLATTN_RULE_BLOCK_MASK ? clattn_row(&p->blocks, b, h, i / p->block_q) : 0;
     t->slope[lane] = p->rules & CLATTN_RULE_ALIBI ? in->slopes[clattn_of_head(&p->slopes, b, h)] : 0.0f;
-    t->factor[lane] = p->rules & CLATTN_RULE_HEAD_SCALE ? in->head_scale[clattn_of_head(&p->head_scale, b, h)] : 1.0f;
+    t->factor[lane] =
+        p->rules & CLATTN_RULE_HEAD_SCALE ? in->head_scale[p->head_scale_first + h * p->head_scale_head] : 1.0f;
   }
 }
 
@@ -99,17 +101,19 @@ static inline long clattn_lane_at(const clattn_tile *t, int lane) {
 }
 
 /* Transposes the tile's rows of q, `dims` elements from d0 on: queries[d][lane]. */
-static inline void clattn_load_queries(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_Q) * q,
-                                       const clattn_tile *t, int d0, int dims, float *queries) {
+static inline void clattn_load_queries(const clattn_params *p, const clattn_inputs *in,
+                                       __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int d0, int dims,
+                                       float *queries) {
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
     const long at = clattn_row(&p->q, t->u.b, t->h[lane], clattn_lane_at(t, lane));
+    const long line = clattn_line_of_query(p, in, t->u.b, t->u.entry, clattn_real_row(&t->u, t->i[lane]));
 #if CLATTN_COSINE
-    const clattn_norm norm = clattn_norm_of_q(p, q, at);
+    const clattn_norm norm = clattn_norm_of_q(p, in, q, at, line);
     for (int d = 0; d < dims; ++d)
-      queries[d * CLATTN_ROWS + lane] = clattn_normed(norm, CLATTN_LOAD(CLATTN_Q)(q, at + (d0 + d) * p->q.element));
+      queries[d * CLATTN_ROWS + lane] = clattn_normed(norm, clattn_q_element(p, in, q, at, line, d0 + d));
 #else
     for (int d = 0; d < dims; ++d)
-      queries[d * CLATTN_ROWS + lane] = CLATTN_LOAD(CLATTN_Q)(q, at + (d0 + d) * p->q.element);
+      queries[d * CLATTN_ROWS + lane] = clattn_q_element(p, in, q, at, line, d0 + d);
 #endif
   }
 }
@@ -144,7 +148,7 @@ static inline clattn_v clattn_sink_lanes(const clattn_params *p, __global const 
                                          int m) {
   float x[CLATTN_LANES];
   for (int l = 0; l < CLATTN_LANES; ++l)
-    x[l] = sinks[clattn_of_head(&p->sink, t->u.b, t->h[m * CLATTN_LANES + l])];
+    x[l] = sinks[p->sink_first + t->h[m * CLATTN_LANES + l] * p->sink_head];
   return CLATTN_VLOAD(x);
 }
 
@@ -165,22 +169,64 @@ static inline void clattn_find_rows(const clattn_params *p, const clattn_view *v
 }
 
 /* Keys that the products can't read as they lie go through private memory. */
-#define CLATTN_K_WIDENED (CLATTN_NUMBER(CLATTN_K) != CLATTN_IS_f32 || CLATTN_COSINE)
+#define CLATTN_K_WIDENED (CLATTN_NUMBER(CLATTN_K) != CLATTN_IS_f32 || CLATTN_COSINE || CLATTN_ROPE)
 #define CLATTN_V_WIDENED (CLATTN_NUMBER(CLATTN_V) != CLATTN_IS_f32)
 
+#if CLATTN_ROPE
+/* Turns the first elements of a key in place, all that are rotated. */
+static inline void clattn_turn_key(const clattn_inputs *in, long line, float *key) {
+  const int pairs = in->rope.dim / 2;
+  __global const float *cosines = in->rope_cos + in->rope.cos_first + line;
+  __global const float *sines = in->rope_sin + in->rope.sin_first + line;
+  int x = 0;
+  if (in->rope.element == 1)
+    for (; x + 8 <= pairs; x += 8) {
+      const float8 c = vload8(0, cosines + x), s = vload8(0, sines + x);
+#if CLATTN_ROPE == 1
+      const float8 a = vload8(0, key + x), b = vload8(0, key + pairs + x);
+      vstore8(fma(a, c, -(b * s)), 0, key + x);
+      vstore8(fma(b, c, a * s), 0, key + pairs + x);
+#else
+      float16 both = vload16(0, key + 2 * x);
+      const float8 a = both.even, b = both.odd;
+      both.even = fma(a, c, -(b * s));
+      both.odd = fma(b, c, a * s);
+      vstore16(both, 0, key + 2 * x);
+#endif
+    }
+  for (; x < pairs; ++x) {
+    const int first = CLATTN_ROPE == 1 ? x : 2 * x, second = CLATTN_ROPE == 1 ? pairs + x : 2 * x + 1;
+    const float c = cosines[x * in->rope.element], s = sines[x * in->rope.element], a = key[first], b = key[second];
+    key[first] = fma(a, c, -(b * s));
+    key[second] = fma(b, c, a * s);
+  }
+}
+#endif
+
 #if CLATTN_K_WIDENED
-/* `dims` elements from d0 on of the row of k at `at` (its scales at scale_at). */
-static inline void clattn_widen_key(const clattn_params *p, const clattn_inputs *in, long at, long scale_at, int d0,
-                                    int dims, float *to) {
+/* `dims` elements from d0 on of the row of k at `at` (its scales at scale_at, its line in the tables). */
+static inline void clattn_widen_key(const clattn_params *p, const clattn_inputs *in, long at, long scale_at, long line,
+                                    int d0, int dims, float *to) {
   int d = 0;
+#if CLATTN_ROPE
+  const int apart = in->rope.dim > CLATTN_DIM; /* the two of a pair are not here together */
+  for (; apart && d < dims; ++d)
+    to[d] = clattn_k_element(p, in, at, scale_at, line, d0 + d);
+#endif
   if (p->k.element == 1)
     for (; d + 16 <= dims; d += 16)
       vstore16(CLATTN_LOADN(16, CLATTN_K)(in->k, at + d0 + d) * (float16)(clattn_k_scale(p, in, scale_at, d0 + d)), 0,
                to + d);
   for (; d < dims; ++d)
     to[d] = CLATTN_LOAD(CLATTN_K)(in->k, at + (d0 + d) * p->k.element) * clattn_k_scale(p, in, scale_at, d0 + d);
+#if CLATTN_ROPE
+  if (!apart && d0 == 0)
+    clattn_turn_key(in, line, to);
+#else
+  (void)line;
+#endif
 #if CLATTN_COSINE
-  const clattn_norm norm = clattn_norm_of_k(p, in, at, scale_at);
+  const clattn_norm norm = clattn_norm_of_k(p, in, at, scale_at, line);
   for (d = 0; d < dims; ++d)
     to[d] = clattn_normed(norm, to[d]);
 #endif
@@ -190,9 +236,9 @@ static inline void clattn_widen_key(const clattn_params *p, const clattn_inputs 
 /* block[key][lane] (+)= similarity of q and k over `dims` elements from d0 on, for `keys` keys, rounded up to
  * CLATTN_NK. */
 static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
-                                    const long *rows, const long *scales, const float *queries, int d0, int dims,
-                                    int keys, float *block) {
-  (void)t, (void)scales; /* some programs don't need them */
+                                    const long *rows, const long *scales, int j0, const float *queries, int d0,
+                                    int dims, int keys, float *block) {
+  (void)t, (void)scales, (void)j0; /* some programs don't need them */
 #if CLATTN_K_WIDENED
   float wide[CLATTN_NK][CLATTN_DIM];
 #endif
@@ -210,7 +256,8 @@ static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs 
     const long step = 1;
 #pragma unroll
     for (int a = 0; a < CLATTN_NK; ++a) {
-      clattn_widen_key(p, in, rows[j + a], scales[j + a], d0, dims, wide[a]);
+      const long line = clattn_line_of_key(p, in, t->u.kv, j0 + min(j + a, keys - 1));
+      clattn_widen_key(p, in, rows[j + a], scales[j + a], line, d0, dims, wide[a]);
       row[a] = wide[a];
     }
 #else
@@ -225,26 +272,20 @@ static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs 
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         acc[a][m] = (clattn_v)(0.0f);
+#if CLATTN_ADDITIVE
     for (int d = 0; d < dims; ++d) {
       clattn_v x[CLATTN_MQ];
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         x[m] = CLATTN_VLOAD(queries + d * CLATTN_ROWS + m * CLATTN_LANES);
-#if CLATTN_ADDITIVE
       for (int a = 0; a < CLATTN_NK; ++a)
         for (int m = 0; m < CLATTN_MQ; ++m)
           acc[a][m] = fma(CLATTN_VLOAD(factors + d * CLATTN_ROWS + m * CLATTN_LANES),
                           clattn_tanh(x[m] + (clattn_v)(row[a][d * step])), acc[a][m]);
-#else
-#pragma unroll
-      for (int a = 0; a < CLATTN_NK; ++a) {
-        const clattn_v y = (clattn_v)(row[a][d * step]);
-#pragma unroll
-        for (int m = 0; m < CLATTN_MQ; ++m)
-          acc[a][m] = fma(x[m], y, acc[a][m]);
-      }
-#endif
     }
+#else
+    CLATTN_LANES_PRODUCT(acc, queries, row, step, dims)
+#endif
 #pragma unroll
     for (int a = 0; a < CLATTN_NK; ++a)
 #pragma unroll
@@ -270,8 +311,8 @@ static inline void clattn_products(const clattn_params *p, const clattn_inputs *
   for (int d0 = 0; d0 < p->qk_dim; d0 += CLATTN_DIM) {
     const int dims = min(p->qk_dim - d0, CLATTN_DIM);
     if (p->qk_dim > CLATTN_DIM) /* else they were loaded once for all blocks */
-      clattn_load_queries(p, q, t, d0, dims, queries);
-    clattn_dot_block(p, in, t, rows, scales, queries, d0, dims, keys, block);
+      clattn_load_queries(p, in, q, t, d0, dims, queries);
+    clattn_dot_block(p, in, t, rows, scales, j0, queries, d0, dims, keys, block);
   }
 }
 

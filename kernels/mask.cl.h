@@ -15,7 +15,7 @@ typedef struct clattn_entry {
 static inline clattn_entry clattn_entry_of(const clattn_params *p, __global const int *entries, int b) {
   clattn_entry e;
   if (p->rules & CLATTN_RULE_ENTRIES) {
-    __global const int *at = entries + p->entries_first + CLATTN_ENTRY_WORDS * (long)b;
+    __global const int *at = entries + p->work_first + CLATTN_ENTRY_WORDS * (long)b;
     e.q_len = at[CLATTN_ENTRY_Q_LEN];
     e.k_len = at[CLATTN_ENTRY_K_LEN];
     e.q_rows = at[CLATTN_ENTRY_Q_ROWS];

@@ -7,9 +7,11 @@
 #if defined(__OPENCL_C_VERSION__) || defined(__OPENCL_VERSION__)
 typedef long clattn_long;
 typedef int clattn_int;
+typedef uint clattn_uint;
 #else
 typedef cl_long clattn_long;
 typedef cl_int clattn_int;
+typedef cl_uint clattn_uint;
 #endif
 
 /* Bits of clattn_params.rules */
@@ -31,6 +33,9 @@ typedef cl_int clattn_int;
 #define CLATTN_RULE_SEARCH 16384   /* tiles of packed rows are found by search */
 #define CLATTN_RULE_HEAD_SCALE 65536
 #define CLATTN_RULE_HOOK_SCALARS 131072 /* a hook's scalars stand in the workspace */
+#define CLATTN_RULE_PACKED_Q 262144
+#define CLATTN_RULE_PACKED_K 524288
+#define CLATTN_RULE_POSITIONS 1048576 /* of rotary embedding, in buffers of the caller's */
 
 /* clattn_params.stage: as clattn_stage, or none */
 #define CLATTN_SCORES_NONE (-1)
@@ -55,20 +60,23 @@ typedef struct clattn_row_view {
   clattn_long batch, head, row, first;
 } clattn_row_view;
 
+/* With the arguments that a kernel has beside, the largest must stay within 1024 bytes: what a full profile promises.
+ */
 typedef struct clattn_params {
   clattn_view q, k, v, o, scores, bias, mask, blocks;
   clattn_view k_scale, v_scale; /* of quantised keys and values; the element axis counts groups */
   clattn_row_view lse;
-  clattn_row_view maxima; /* in the workspace: the largest raw score of every row */
-  clattn_head_view max_logit, slopes, sink, head_scale;
+  clattn_head_view slopes;
+  clattn_long sink_head, sink_first, head_scale_head, head_scale_first; /* (head) */
   clattn_long add_w_head, add_w_element, add_w_first; /* w of the additive similarity: (head, element) */
   clattn_long table_first;                            /* of the page table */
   clattn_long scale_first, softcap_first;             /* in the caller's buffers */
-  clattn_long offset, prefix;                         /* position of query row 0, prefix; without CLATTN_RULE_ENTRIES */
   clattn_long window_left, window_right;              /* unlimited: CLATTN_UNLIMITED */
   clattn_long chunk;                                  /* 0: none */
-  /* regions of the workspace, in 4-byte words from the start of its buffer */
-  clattn_long entries_first, hook_first, stats_first, partial_first, scores_first;
+  clattn_long work_first; /* where the workspace starts in its buffer, in 4-byte words; what differs between batch
+                             entries stands there */
+  clattn_uint hook_at, maxima_at, stats_at, partial_at, scores_at; /* its other regions: CLATTN_REGION */
+  clattn_int offset, prefix;        /* position of query row 0, prefix; without CLATTN_RULE_ENTRIES */
   clattn_int batch, q_heads, group; /* group: query heads per key head */
   clattn_int pack;                  /* heads of a group that share tiles, rows of all of them interleaved */
   clattn_int q_len, k_len, qk_dim, v_dim;
@@ -76,20 +84,35 @@ typedef struct clattn_params {
   clattn_int rows;           /* of a tile */
   clattn_int tiles_per_unit; /* row tiles of one batch entry's (or, by search, the batch's) `pack` heads */
   clattn_int key_chunks;     /* parts of the key axis in the grid of `scores` */
-  clattn_int keys_per_chunk;
-  clattn_int k_stored;  /* rows (three-step-cpu) or columns (three-step) of a score tile in the workspace */
-  clattn_int page_size; /* 0: keys and values are not paged */
+  clattn_int k_stored;       /* rows (three-step-cpu) or columns (three-step) of a score tile in the workspace */
+  clattn_int page_size;      /* 0: keys and values are not paged */
   clattn_int num_pages, max_pages;
   clattn_int block_q, block_k; /* of the block mask */
   float scale, softcap;        /* softcap 0: none */
 } clattn_params;
 #define CLATTN_UNLIMITED ((clattn_long)1 << 40) /* beyond every position, and far from overflow when added */
 
+/* Regions of the workspace start at multiples of so many words. */
+#define CLATTN_REGION_WORDS 16
+#define CLATTN_REGION(p, at) ((p)->work_first + CLATTN_REGION_WORDS * (clattn_long)(at))
+
 /* Keys of a block of the lane kernels: its scores stay in first-level cache. */
 #define CLATTN_KEY_BLOCK 64
 
+/* Keys that one work-item of their `scores` does. */
+#define CLATTN_CHUNK_KEYS 1024
+
 /* With CLATTN_RULE_INVARIANT blocks of keys start at multiples of this, which every block size divides. */
 #define CLATTN_INVARIANT_KEYS 128
+
+/* Rotary embedding: tables of cosines and sines, (batch, position, pair), which lie alike, and where the caller's
+ * positions start. */
+typedef struct clattn_rotation {
+  clattn_long batch, row, element, cos_first, sin_first;
+  clattn_long positions_q_first, positions_k_first;
+  clattn_int dim;  /* elements that are rotated, the first ones */
+  clattn_int rows; /* positions that the tables have */
+} clattn_rotation;
 
 /* The tiles that one round of launches works on, numbered over batch, heads, row tile. */
 typedef struct clattn_round {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What keys and queries are multiplied by before they meet: the scales of quantised ones, the norms of the cosine. */
+/* Keys and queries as they meet: multiplied by the scales of quantised ones, turned, divided by the cosine's norms. */
 #ifndef CLATTN_SIMILARITY_CL_H
 #define CLATTN_SIMILARITY_CL_H
 
 #include "inputs.cl.h"
 #include "kv.cl.h"
+#include "rope.cl.h"
 
 /* The scale of element d of a quantised row whose scales start at `at`; 1 of other types. */
 static inline float clattn_k_scale(const clattn_params *p, const clattn_inputs *in, long at, int d) {
@@ -27,6 +28,36 @@ static inline long clattn_scales_of_key(const clattn_params *p, clattn_kv kv, in
   (void)p, (void)kv, (void)j;
   return 0;
 #endif
+}
+
+/* Element d of the row of q at `at`, whose line in the tables is `line`. */
+static inline float clattn_q_element(const clattn_params *p, const clattn_inputs *in,
+                                     __global const CLATTN_TYPE(CLATTN_Q) * q, long at, long line, int d) {
+  const float x = CLATTN_LOAD(CLATTN_Q)(q, at + d * p->q.element);
+#if CLATTN_ROPE
+  if (d < in->rope.dim)
+    return clattn_turned(in, line, d, x, CLATTN_LOAD(CLATTN_Q)(q, at + clattn_other_of(in, d) * p->q.element));
+#else
+  (void)in, (void)line;
+#endif
+  return x;
+}
+
+/* The same of k; its scales start at scale_at. */
+static inline float clattn_k_element(const clattn_params *p, const clattn_inputs *in, long at, long scale_at, long line,
+                                     int d) {
+  const float x = CLATTN_LOAD(CLATTN_K)(in->k, at + d * p->k.element) * clattn_k_scale(p, in, scale_at, d);
+#if CLATTN_ROPE
+  if (d < in->rope.dim) {
+    const int other = clattn_other_of(in, d);
+    return clattn_turned(in, line, d, x,
+                         CLATTN_LOAD(CLATTN_K)(in->k, at + other * p->k.element) *
+                             clattn_k_scale(p, in, scale_at, other));
+  }
+#else
+  (void)line;
+#endif
+  return x;
 }
 
 #if CLATTN_IS_QUANTISED(CLATTN_V)
@@ -65,12 +96,13 @@ static inline clattn_norm clattn_norm_from(float squares, float by) {
   return norm;
 }
 
-static inline clattn_norm clattn_norm_of_q(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_Q) * q, long at) {
+static inline clattn_norm clattn_norm_of_q(const clattn_params *p, const clattn_inputs *in,
+                                           __global const CLATTN_TYPE(CLATTN_Q) * q, long at, long line) {
   float by = 1.0f, squares = 0.0f;
   for (int round = 0; round < 2; ++round) {
     squares = 0.0f;
     for (int d = 0; d < p->qk_dim; ++d) {
-      const float x = CLATTN_LOAD(CLATTN_Q)(q, at + d * p->q.element) * by;
+      const float x = clattn_q_element(p, in, q, at, line, d) * by;
       squares = fma(x, x, squares);
     }
     if (by != 1.0f || !clattn_overflows(squares))
@@ -81,13 +113,20 @@ static inline clattn_norm clattn_norm_of_q(const clattn_params *p, __global cons
 }
 
 /* Of the row of k at `at`, its scales at scale_at. */
-static inline clattn_norm clattn_norm_of_k(const clattn_params *p, const clattn_inputs *in, long at, long scale_at) {
+static inline clattn_norm clattn_norm_of_k(const clattn_params *p, const clattn_inputs *in, long at, long scale_at,
+                                           long line) {
   float by = 1.0f, squares = 0.0f;
   for (int round = 0; round < 2; ++round) {
     float16 many = (float16)(0.0f); /* the same order for every stride */
     int d = 0;
     for (; d + 16 <= p->qk_dim; d += 16) {
       float16 x;
+#if CLATTN_ROPE
+      float one[16];
+      for (int e = 0; e < 16; ++e)
+        one[e] = clattn_k_element(p, in, at, scale_at, line, d + e) * by;
+      x = vload16(0, one);
+#else
       if (p->k.element == 1)
         x = CLATTN_LOADN(16, CLATTN_K)(in->k, at + d);
       else {
@@ -97,13 +136,14 @@ static inline clattn_norm clattn_norm_of_k(const clattn_params *p, const clattn_
         x = vload16(0, one);
       }
       x *= (float16)(clattn_k_scale(p, in, scale_at, d) * by);
+#endif
       many = fma(x, x, many);
     }
     const float8 some = many.lo + many.hi;
     const float4 few = some.lo + some.hi;
     squares = few.x + few.y + (few.z + few.w);
     for (; d < p->qk_dim; ++d) {
-      const float x = CLATTN_LOAD(CLATTN_K)(in->k, at + d * p->k.element) * clattn_k_scale(p, in, scale_at, d) * by;
+      const float x = clattn_k_element(p, in, at, scale_at, line, d) * by;
       squares = fma(x, x, squares);
     }
     if (by != 1.0f || !clattn_overflows(squares))

@@ -24,7 +24,7 @@ CLATTN_TILE_KERNEL void scores(const clattn_params p, const clattn_round round,
 
   float acc[8][4];
   clattn_products(&p, &in, q, &u, j, j.lo < j.hi ? p.qk_dim : 0, gx, gy, &scratch, keys, acc);
-  __global float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
+  __global float *tile = work + CLATTN_REGION(&p, p.scores_at) + (long)in_round * p.k_stored * CLATTN_ROWS;
   CLATTN_ROLLED
   for (int r = 0; r < 8; ++r) {
     const clattn_row_rules row = clattn_rules_of(&p, &in, &u, gy * 8 + r);
@@ -50,7 +50,7 @@ CLATTN_TILE_KERNEL void scores(const clattn_params p, const clattn_round round,
     float best = best_of[0][r];
     for (int x = 1; x < CLATTN_GX; ++x)
       best = clattn_maximum_nan(best, best_of[x][r]);
-    work[p.partial_first + ((long)in_round * p.key_chunks + chunk) * CLATTN_ROWS + r] = best;
+    work[CLATTN_REGION(&p, p.partial_at) + ((long)in_round * p.key_chunks + chunk) * CLATTN_ROWS + r] = best;
   }
 }
 
@@ -65,7 +65,7 @@ CLATTN_ROW_KERNEL void softmax(const clattn_params p, const clattn_round round, 
   const clattn_unit u = clattn_unit_of(&p, entries, table, round.first_tile + in_round / CLATTN_ROWS);
   const int i = clattn_unit_row(&p, &u, r), h = clattn_unit_head(&p, &u, r);
   /* Neighbouring rows of the tile are summed over the tile's keys, so those this row does not see are marked too. */
-  __global float *row = work + p.scores_first + (long)in_round * p.k_stored;
+  __global float *row = work + CLATTN_REGION(&p, p.scores_at) + (long)in_round * p.k_stored;
 
   /* These loops run as often for every item: of others, that start at `item`, one compiler was seen to lose the entry
    * test. */
@@ -105,12 +105,12 @@ CLATTN_ROW_KERNEL void softmax(const clattn_params p, const clattn_round round, 
 
   float by = 1.0f;
   if (p.rules & CLATTN_RULE_SINK)
-    by = clattn_join_sink(&top, &sum, sinks[clattn_of_head(&p.sink, u.b, h)]);
+    by = clattn_join_sink(&top, &sum, sinks[p.sink_first + h * p.sink_head]);
   if (item == 0 && i < u.entry.q_rows && (p.rules & CLATTN_RULE_LSE))
     lse[clattn_row_of(&p.lse, u.b, h, (long)u.entry.q_start + i)] = sum == 0.0f ? -INFINITY : top + log(sum);
   sum = sum / by;
   if (item == 0)
-    work[p.stats_first + in_round] = sum;
+    work[CLATTN_REGION(&p, p.stats_at) + in_round] = sum;
   if (p.stage == CLATTN_SCORES_WEIGHTS && i < p.q_len) {
     const long at = clattn_row(&p.scores, u.b, h, i);
     for (int j0 = 0; j0 < p.k_len; j0 += CLATTN_ITEMS) {
@@ -153,7 +153,7 @@ CLATTN_TILE_KERNEL void weighted_sum(const clattn_params p, const clattn_round r
   const int gx = get_local_id(0), gy = get_local_id(1), item = gy * CLATTN_GX + gx;
   const int d0 = get_group_id(0) * CLATTN_COLUMNS, in_round = get_group_id(1);
   const clattn_unit u = clattn_unit_of(&p, entries, table, round.first_tile + in_round);
-  __global const float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
+  __global const float *tile = work + CLATTN_REGION(&p, p.scores_at) + (long)in_round * p.k_stored * CLATTN_ROWS;
 
   float total[8][4], acc[8][4];
 #pragma unroll
@@ -198,7 +198,7 @@ CLATTN_TILE_KERNEL void weighted_sum(const clattn_params p, const clattn_round r
   CLATTN_ROLLED
   for (int r = 0; r < 8; ++r) {
     if (clattn_unit_row(&p, &u, gy * 8 + r) < u.entry.q_rows) {
-      const float sum = work[p.stats_first + (long)in_round * CLATTN_ROWS + gy * 8 + r];
+      const float sum = work[CLATTN_REGION(&p, p.stats_at) + (long)in_round * CLATTN_ROWS + gy * 8 + r];
       const long to = clattn_query_row(&p, &p.o, &u, gy * 8 + r);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {

@@ -23,8 +23,8 @@ CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round,
   const clattn_shown shown = {out, to_user ? p.stage : CLATTN_SCORES_NONE};
 
   /* Keys to compute: those that some row keeps, or all real ones if excluded ones are asked for. */
-  const int chunk_first = chunk * p.keys_per_chunk;
-  const int chunk_end = min(chunk_first + p.keys_per_chunk, p.k_len);
+  const int chunk_first = chunk * CLATTN_CHUNK_KEYS;
+  const int chunk_end = min(chunk_first + CLATTN_CHUNK_KEYS, p.k_len);
   const int first = max(all_pairs ? 0 : t.u.keys.lo, chunk_first);
   const int end = max(first, min(all_pairs ? t.u.entry.k_len : t.u.keys.hi, chunk_end));
 
@@ -33,10 +33,10 @@ CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round,
   clattn_v top[CLATTN_MQ], logit[CLATTN_MQ];
   for (int m = 0; m < CLATTN_MQ; ++m)
     top[m] = logit[m] = (clattn_v)(-INFINITY);
-  __global float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
+  __global float *tile = work + CLATTN_REGION(&p, p.scores_at) + (long)in_round * p.k_stored * CLATTN_ROWS;
 
   if (first < end && p.qk_dim <= CLATTN_DIM)
-    clattn_load_queries(&p, q, &t, 0, p.qk_dim, queries);
+    clattn_load_queries(&p, &in, q, &t, 0, p.qk_dim, queries);
   const int last = to_user ? chunk_end : end;
   int next = to_user ? chunk_first : first; /* the first key that is not done yet */
   while (next < last) {
@@ -61,8 +61,8 @@ CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round,
   }
 
   for (int m = 0; m < CLATTN_MQ && (p.rules & CLATTN_RULE_MAX_LOGIT); ++m)
-    CLATTN_VSTORE(logit[m],
-                  work + p.partial_first + ((long)in_round * p.key_chunks + chunk) * CLATTN_ROWS + m * CLATTN_LANES);
+    CLATTN_VSTORE(logit[m], work + CLATTN_REGION(&p, p.partial_at) +
+                                ((long)in_round * p.key_chunks + chunk) * CLATTN_ROWS + m * CLATTN_LANES);
 }
 
 /* Step 2.  Row-wise softmax: scores become numerators exp(s - m), their sums go to the statistics, lse to the caller.
@@ -74,8 +74,8 @@ CLATTN_CPU_KERNEL void softmax(const clattn_params p, const clattn_round round, 
   const int in_round = get_group_id(0);
   clattn_tile t;
   clattn_tile_open(&p, entries, table, round.first_tile + in_round, &t);
-  __global float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
-  __global float *sums = work + p.stats_first + (long)in_round * CLATTN_ROWS;
+  __global float *tile = work + CLATTN_REGION(&p, p.scores_at) + (long)in_round * p.k_stored * CLATTN_ROWS;
+  __global float *sums = work + CLATTN_REGION(&p, p.stats_at) + (long)in_round * CLATTN_ROWS;
 
   for (int m = 0; m < CLATTN_MQ; ++m) {
     __global float *column = tile + m * CLATTN_LANES;
@@ -185,8 +185,8 @@ CLATTN_CPU_KERNEL void weighted_sum(const clattn_params p, const clattn_round ro
   const int dims = min(p.v_dim - d0, CLATTN_DIM_CHUNK);
   clattn_tile t;
   clattn_tile_open(&p, entries, table, round.first_tile + in_round, &t);
-  __global const float *tile = work + p.scores_first + (long)in_round * p.k_stored * CLATTN_ROWS;
-  __global const float *sums = work + p.stats_first + (long)in_round * CLATTN_ROWS;
+  __global const float *tile = work + CLATTN_REGION(&p, p.scores_at) + (long)in_round * p.k_stored * CLATTN_ROWS;
+  __global const float *sums = work + CLATTN_REGION(&p, p.stats_at) + (long)in_round * CLATTN_ROWS;
 
   clattn_key_rows rows;
 #if CLATTN_IS_QUANTISED(CLATTN_V)

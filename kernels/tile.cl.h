@@ -22,7 +22,7 @@ typedef struct clattn_unit {
 } clattn_unit;
 
 static inline int clattn_first_tile_of(const clattn_params *p, __global const int *entries, int b) {
-  const long start = entries[p->entries_first + CLATTN_ENTRY_WORDS * (long)b + CLATTN_ENTRY_Q_START];
+  const long start = entries[p->work_first + CLATTN_ENTRY_WORDS * (long)b + CLATTN_ENTRY_Q_START];
   return (int)(start * p->pack / p->rows) + b;
 }
 

@@ -188,6 +188,8 @@ static void draw_mix_sizes(draw *d, const draw_mix *mix, int crossing, sizes *n)
     n->hq = n->hkv * (crossing ? 1 + below(d, 2) : one_of(d, ratios, LENGTH(ratios)));
     n->sq = crossing ? mix->rows + 1 + below(d, mix->rows) : 1 + below(d, once_in(d, 2) ? 8 : 2 * mix->rows);
     n->sk = crossing ? 2 * mix->keys + 1 + below(d, mix->keys / 2) : 1 + below(d, once_in(d, 2) ? 40 : 200);
+    if (strstr(mix->words, "rope") != NULL && n->dqk < 2)
+      n->dqk = 2;
   } while (n->b * n->hq * n->sq * n->sk * (n->dqk + n->dv) > products || n->b * n->hq * n->sq * n->sk > most);
   if (once_in(d, 4))
     n->total_q = (crossing ? n->sq : 1) + below(d, n->b * n->sq + 2);
@@ -246,7 +248,7 @@ static void put_tensors(line_text *t, draw *d, const draw_mix *mix, const sizes 
   put_layout(t, d, "scores", "f32", scores, 4, 0);
 }
 
-static void put_position_rules(line_text *t, draw *d, const sizes *n) {
+static void put_position_rules(line_text *t, draw *d, const draw_mix *mix, const sizes *n) {
   static const int64_t chunks[] = {1, 3, 16, 50, 64, 1000};
   const int64_t left = below(d, n->sk + 3), right = below(d, n->sk + 3);
   if (once_in(d, 3))
@@ -269,7 +271,10 @@ static void put_position_rules(line_text *t, draw *d, const sizes *n) {
     put_text(t, " off=bottom_right");
     break;
   case 1:
-    put_text(t, " off=%" PRId64, below(d, 2 * n->sk + 2) - n->sk - 1);
+    if (mix != NULL && strstr(mix->words, "rope") != NULL) /* the tables start at position 0 */
+      put_text(t, " off=%" PRId64, below(d, n->sk + 2));
+    else
+      put_text(t, " off=%" PRId64, below(d, 2 * n->sk + 2) - n->sk - 1);
     break;
   case 2:
     put_text(t, " off=per_batch");
@@ -314,6 +319,32 @@ static void put_score_rules(line_text *t, draw *d, const sizes *n, int sink) {
     put_text(t, " sink=f32");
 }
 
+/* Rotary embedding: tables with gaps, or one for each batch entry; positions of their own, or tables that reach as far
+ * as rows and keys stand. */
+static void put_rope(line_text *t, draw *d, const sizes *n) {
+  const int64_t dim = once_in(d, 2) ? n->dqk / 2 * 2 : 2 + 2 * below(d, n->dqk / 2);
+  const int positions = once_in(d, 2);
+  const int64_t lines = positions ? 1 + below(d, 2 * n->sk) : n->sq + 2 * n->sk + 2;
+  put_text(t, " rope_dim=%" PRId64 " rope_positions=%" PRId64 " positions=%d", dim, lines, positions);
+  if (once_in(d, 2)) {
+    const int64_t element = 1 + below(d, 3), row = element * dim / 2 + below(d, 3);
+    const int64_t batch = once_in(d, 2) ? row * lines + below(d, 3) : 0;
+    for (int table = 0; table < 2; ++table)
+      put_text(t, " rope_%s=f32:strided:%" PRId64 ",0,%" PRId64 ",%" PRId64, table ? "sin" : "cos", batch, row,
+               element);
+  }
+}
+
+/* Offsets beyond the tables only where they are clamped: on the device, and not checked. */
+static void keep_in_tables(device_job *job) {
+  const int checked = !(job->on_device >> ARRAY_Q_OFFSETS & 1) || job->check_contents;
+  job_ints *offsets = &job->array[ARRAY_Q_OFFSETS];
+  if (job->problem.rope == CLATTN_ROPE_NONE || job->problem.use_positions || !checked)
+    return;
+  for (size_t b = 0; b < offsets->count; ++b)
+    offsets->entry[b] = offsets->entry[b] < 0 ? -offsets->entry[b] : offsets->entry[b];
+}
+
 /* size: 0 small, 1 some larger, 2 large. */
 void draw_line(uint64_t seed, int size, const draw_mix *mix, int crossing, device_job *job) {
   draw d = {seed, 0};
@@ -328,7 +359,7 @@ void draw_line(uint64_t seed, int size, const draw_mix *mix, int crossing, devic
   const int masked = once_in(&d, 2), biased = (mix != NULL && mix->biased) | once_in(&d, 2), blocked = once_in(&d, 4),
             sink = once_in(&d, 4);
   put_tensors(&t, &d, mix != NULL ? mix : &plain, &n);
-  put_position_rules(&t, &d, &n);
+  put_position_rules(&t, &d, mix, &n);
   put_score_rules(&t, &d, &n, sink);
   if (masked)
     put_mask(&t, &d, &n);
@@ -346,6 +377,8 @@ void draw_line(uint64_t seed, int size, const draw_mix *mix, int crossing, devic
       put_text(&t, " causal=1");
     if (once_in(&d, 3))
       put_text(&t, " head_scale=f32:strided:0,%" PRId64 ",0,0", below(&d, 3));
+    if (strstr(mix->words, "rope") != NULL)
+      put_rope(&t, &d, &n);
     if (strstr(mix->words, "additive") != NULL && once_in(&d, 2))
       put_text(&t, " add_w=f32:strided:0,%" PRId64 ",0,%" PRId64, once_in(&d, 2) ? 2 * n.dqk + below(&d, 5) : 0,
                below(&d, 3));
@@ -419,4 +452,5 @@ void draw_arrays(uint64_t seed, int crossing, device_job *job) {
     job->on_device |= ON_DEVICE_WILD;
   else
     job->check_contents = once_in(&d, 2);
+  keep_in_tables(job);
 }

@@ -59,8 +59,8 @@ static void add_to_score(plain_row *row, int64_t j, float more, double noise) {
 /* Whether products may be rounded to half. */
 static int may_round(const device_job *job) {
   const clattn_problem *p = &job->problem;
-  return p->math == CLATTN_MATH_HALF && p->q.dtype == CLATTN_F16 && p->k.dtype == CLATTN_F16 &&
-         p->v.dtype == CLATTN_F16;
+  return p->math == CLATTN_MATH_HALF && p->rope == CLATTN_ROPE_NONE && p->q.dtype == CLATTN_F16 &&
+         p->k.dtype == CLATTN_F16 && p->v.dtype == CLATTN_F16;
 }
 
 static const double half_eps = 9.765625e-4; /* of 11 bits */
@@ -70,20 +70,45 @@ typedef struct similarity {
   double noise;
 } similarity;
 
+/* Element d of a row of q, or k, as it meets the other one: turned. */
+static similarity plain_element(const device_job *job, const job_memory *memory, int of_key, int64_t b, int64_t h,
+                                int64_t r, int64_t d) {
+  const image *x = &memory->slot[of_key ? CLATTNI_K : CLATTNI_Q];
+  const int half = job->problem.rope == CLATTN_ROPE_HALF;
+  const int64_t dim = job->resolved.rope_dim, middle = dim / 2;
+  const float own = image_float(x, b, h, r, d);
+  similarity s = {own, 0.0};
+  if (job->problem.rope == CLATTN_ROPE_NONE || d >= dim)
+    return s;
+  const int second = half ? d >= middle : d % 2 == 1;
+  const int64_t other_d = half ? (second ? d - middle : d + middle) : (second ? d - 1 : d + 1);
+  const int64_t line = job_table_line(job, memory, of_key, b, r), pair = half ? d % middle : d / 2;
+  const float c = image_float(&memory->slot[CLATTNI_ROPE_COS], b, 0, line, pair);
+  const float sine = image_float(&memory->slot[CLATTNI_ROPE_SIN], b, 0, line, pair);
+  const float other = image_float(x, b, h, r, other_d);
+  s.value = second ? other * sine + own * c : own * c - other * sine;
+  const double noise = eps * (fabs((double)own * (double)c) + fabs((double)other * (double)sine));
+  s.noise = isfinite(noise) ? noise : 0.0; /* what is infinite has no digits to lose */
+  return s;
+}
+
 /* The dot product, or the cosine. */
-static similarity plain_product(const device_job *job, const image *q, const image *k, int64_t b, int64_t h, int64_t i,
+static similarity plain_product(const device_job *job, const job_memory *memory, int64_t b, int64_t h, int64_t i,
                                 int64_t j) {
   const int64_t h_kv = h / (job->resolved.q_heads / job->resolved.kv_heads);
   float sum = 0.0f, q_squares = 0.0f, k_squares = 0.0f;
-  double size = 0.0;
+  double size = 0.0, turning = 0.0;
   for (int64_t d = 0; d < job->resolved.qk_dim; ++d) {
-    const float x = image_float(q, b, h, i, d), y = image_float(k, b, h_kv, j, d);
+    const similarity left = plain_element(job, memory, 0, b, h, i, d);
+    const similarity right = plain_element(job, memory, 1, b, h_kv, j, d);
+    const float x = left.value, y = right.value;
     sum += x * y;
     q_squares += x * x;
     k_squares += y * y;
     size += fabs((double)x * (double)y);
+    turning += left.noise * fabs((double)y) + right.noise * fabs((double)x);
   }
-  similarity s = {sum, eps * size};
+  similarity s = {sum, eps * size + turning};
   if (may_round(job))
     s.noise += half_eps * size + ldexp((double)job->resolved.qk_dim, -24);
   if (job->problem.similarity == CLATTN_COSINE) {
@@ -96,29 +121,31 @@ static similarity plain_product(const device_job *job, const image *q, const ima
   return s;
 }
 
-static similarity plain_additive(const device_job *job, const image *q, const image *k, const image *w, int64_t b,
-                                 int64_t h, int64_t i, int64_t j) {
+static similarity plain_additive(const device_job *job, const job_memory *memory, int64_t b, int64_t h, int64_t i,
+                                 int64_t j) {
+  const image *w = &memory->slot[CLATTNI_ADD_W];
   const int64_t h_kv = h / (job->resolved.q_heads / job->resolved.kv_heads);
   similarity s = {0.0f, 0.0};
   for (int64_t d = 0; d < job->resolved.qk_dim; ++d) {
-    const float x = tanhf(image_float(q, b, h, i, d) + image_float(k, b, h_kv, j, d));
+    const similarity left = plain_element(job, memory, 0, b, h, i, d);
+    const similarity right = plain_element(job, memory, 1, b, h_kv, j, d);
+    const float x = tanhf(left.value + right.value);
     const float factor = image_float(w, 0, h, 0, d);
     s.value += factor * x;
-    s.noise += eps * fabs((double)factor) * (0.5 + 3.0 * fabs((double)x));
+    s.noise += fabs((double)factor) * (eps * (0.5 + 3.0 * fabs((double)x)) + left.noise + right.noise);
   }
   return s;
 }
 
 static void plain_score(const device_job *job, const job_memory *memory, plain_row *row, int64_t b, int64_t h,
                         int64_t i, int64_t j) {
-  const image *const q = &memory->slot[CLATTNI_Q], *const k = &memory->slot[CLATTNI_K];
   const image *const bias = &memory->slot[CLATTNI_BIAS];
   float scale = job->scale;
   similarity s = {0.0f, 0.0};
   if (job->problem.similarity == CLATTN_ADDITIVE)
-    s = plain_additive(job, q, k, &memory->slot[CLATTNI_ADD_W], b, h, i, j);
+    s = plain_additive(job, memory, b, h, i, j);
   else
-    s = plain_product(job, q, k, b, h, i, j);
+    s = plain_product(job, memory, b, h, i, j);
   if (job->problem.use_head_scale)
     scale *= image_float(&memory->slot[CLATTNI_HEAD_SCALE], 0, h, 0, 0);
   row->raw[j] = s.value * scale;
@@ -259,7 +286,17 @@ static int tolerate(const device_job *job, const char *what, size_t row_index, e
   return 1;
 }
 
-static int reference(const device_job *job, const job_memory *memory, const int32_t *table, expectation *expect) {
+/* Integers of an input, aligned as the reference wants them; to be freed. */
+static int32_t *aligned_ints(const image *from) {
+  const size_t bytes = from->memory != NULL ? from->bytes - from->offset : 0;
+  int32_t *to = malloc(bytes + 1);
+  if (to != NULL && bytes > 0)
+    memcpy(to, from->memory + from->offset, bytes);
+  return to;
+}
+
+/* ints: page table, positions of rows and of keys. */
+static int reference(const device_job *job, const job_memory *memory, int32_t *const ints[3], expectation *expect) {
   const image *const slot = memory->slot;
   const int32_t *entries[JOB_ARRAYS];
   int32_t offsets[JOB_MAX_BATCH];
@@ -303,12 +340,18 @@ static int reference(const device_job *job, const job_memory *memory, const int3
                   {&args.head_scale, CLATTNI_HEAD_SCALE},
                   {&args.add_w, CLATTNI_ADD_W},
                   {&args.k_scale, CLATTNI_K_SCALE},
-                  {&args.v_scale, CLATTNI_V_SCALE}};
+                  {&args.v_scale, CLATTNI_V_SCALE},
+                  {&args.rope_cos, CLATTNI_ROPE_COS},
+                  {&args.rope_sin, CLATTNI_ROPE_SIN}};
     for (size_t n = 0; n < sizeof inputs / sizeof inputs[0]; ++n)
       if (slot[inputs[n].slot].memory != NULL)
         *inputs[n].to = slot[inputs[n].slot].memory + slot[inputs[n].slot].offset;
     if (slot[CLATTNI_PAGE_TABLE].memory != NULL)
-      args.page_table = table;
+      args.page_table = ints[0];
+    if (slot[CLATTNI_POSITIONS_Q].memory != NULL)
+      args.positions_q = ints[1];
+    if (slot[CLATTNI_POSITIONS_K].memory != NULL)
+      args.positions_k = ints[2];
     const int32_t **const arrays[JOB_ARRAYS] = {&args.q_lengths, &args.k_lengths,    &args.q_offsets,
                                                 &args.prefix,    &args.cu_seqlens_q, &args.cu_seqlens_k};
     for (int n = 0; n < JOB_ARRAYS; ++n)
@@ -388,14 +431,13 @@ int expectation_make(const device_job *job, const job_memory *memory, unsigned s
       good = good && expected_open(&expect->scores[stage], rows * (size_t)job->sizes.k_len);
   expect->empty = calloc(rows + 1, 1);
   good = good && expect->empty != NULL;
-  /* aligned, as the reference wants it */
-  const image *const pages = &memory->slot[CLATTNI_PAGE_TABLE];
-  const size_t table_bytes = pages->memory != NULL ? pages->bytes - pages->offset : 0;
-  int32_t *table = malloc(table_bytes + 1);
-  if (table != NULL && table_bytes > 0)
-    memcpy(table, pages->memory + pages->offset, table_bytes);
-  good = good && table != NULL && reference(job, memory, table, expect) && tolerances(job, memory, expect);
-  free(table);
+  int32_t *const ints[3] = {aligned_ints(&memory->slot[CLATTNI_PAGE_TABLE]),
+                            aligned_ints(&memory->slot[CLATTNI_POSITIONS_Q]),
+                            aligned_ints(&memory->slot[CLATTNI_POSITIONS_K])};
+  good = good && ints[0] != NULL && ints[1] != NULL && ints[2] != NULL && reference(job, memory, ints, expect) &&
+         tolerances(job, memory, expect);
+  for (int n = 0; n < 3; ++n)
+    free(ints[n]);
   if (!good)
     expectation_free(expect);
   return good;

@@ -289,6 +289,44 @@ static const device_case sinks_of_empty_rows[] = {
      .data = DATA_SINK_MIXED | DATA_MASK_NONE | DATA_NAN_V},
 };
 
+/* All of one program. */
+#define ROPE "d=20 dv=7 rope=half"
+static const device_case positions_of_rope[] = {
+    {.name = "beyond the tables, given",
+     .line = "b=2 hq=4 hkv=2 sq=26 sk=70 " ROPE " positions=1",
+     .vary = {"rope_positions=1|9|100"},
+     .stages = 1},
+    {.name = "below 0 and beyond the tables, by offsets on the device",
+     .line = "b=3 hq=2 sq=26 sk=70 " ROPE " off=per_batch rope_positions=80",
+     .vary = {"causal=0|1"},
+     .q_offsets = "-9,0,500",
+     .on_device = ON_DEVICE_ALL,
+     .stages = 1},
+    {.name = "below 0, of more rows than keys",
+     .line = "hq=2 sq=70 sk=9 " ROPE " off=bottom_right",
+     .vary = {"causal=0|1"},
+     .stages = 1},
+    {.name = "of lengths",
+     .line = "b=3 hq=2 sq=26 sk=70 " ROPE " off=bottom_right causal=1 qlen=per_batch klen=per_batch",
+     .vary = {"positions=0|1"},
+     .q_lengths = "26,3,0",
+     .k_lengths = "70,9,33",
+     .stages = 1},
+};
+
+static const device_case parts_of_rope[] = {
+    {.name = "part of a head", .line = "hq=2 sq=26 sk=70 " ROPE, .vary = {"rope_dim=2|8|14|18|20"}, .stages = 1},
+    {.name = "grouped heads",
+     .line = "b=2 sk=70 " ROPE " positions=1",
+     .vary = {"hkv=2 hq=6|2 hq=14|1 hq=8", "sq=1|3|26"},
+     .stages = 1},
+    {.name = "tables per batch entry",
+     .line = "b=3 hq=2 sq=26 sk=70 " ROPE,
+     .vary = {"rope_cos=f32:strided:700,0,10,1 rope_sin=f32:strided:700,0,10,1|f32:strided:1,0,3,220 "
+              "rope_sin=f32:strided:1,0,3,220|f32:strided:9,0,0,1 rope_sin=f32:strided:9,0,0,1"},
+     .stages = 1},
+};
+
 /* ---- faults that need a closer look ---------------------------------------------------------------------------- */
 
 /* Equal scores s of n keys: lse is s + ln n, o the mean of the values. */
@@ -432,6 +470,122 @@ static void sinks_of_split_keys(void **state) {
   assert_true(passed > 0);
 }
 
+/* Keys in a cache are rotated where they are read, whatever was read before: a row of its own with the keys up to it is
+ * that row of all.  And with true angles only differences of positions count. */
+enum { ROPE_ROWS = 20, ROPE_DIM = 20, ROPE_VALUES = 7, ROPE_PAIRS = ROPE_DIM / 2, ROPE_LINES = 64 };
+
+static void near_rows(const char *what, const char *variant, const float *got, const float *want, size_t count) {
+  for (size_t n = 0; n < count; ++n)
+    if (!(fabs((double)got[n] - (double)want[n]) <= 2e-5))
+      fail_msg("%s: %s: o[%zu] is %.9g, not %.9g", variant, what, n, (double)got[n], (double)want[n]);
+}
+
+static void rope_of_cached_keys(void **state) {
+  (void)state;
+  static float q[ROPE_ROWS * ROPE_DIM], k[ROPE_ROWS * ROPE_DIM], v[ROPE_ROWS * ROPE_VALUES];
+  static float all[ROPE_ROWS * ROPE_VALUES], o[ROPE_ROWS * ROPE_VALUES];
+  static float cosines[ROPE_LINES * ROPE_PAIRS], sines[ROPE_LINES * ROPE_PAIRS];
+  static int32_t later[ROPE_ROWS];
+  static const size_t rows[] = {0, 6, 19};
+  size_t passed = 0;
+  flat_fill(q, LENGTH(q), 21);
+  flat_fill(k, LENGTH(k), 22);
+  flat_fill(v, LENGTH(v), 23);
+  for (size_t t = 0; t < ROPE_LINES; ++t)
+    for (size_t n = 0; n < ROPE_PAIRS; ++n) {
+      const double angle = (double)t * pow(10000.0, -(double)n / ROPE_PAIRS);
+      cosines[t * ROPE_PAIRS + n] = (float)cos(angle);
+      sines[t * ROPE_PAIRS + n] = (float)sin(angle);
+    }
+  for (int i = 0; i < ROPE_ROWS; ++i)
+    later[i] = i + 31;
+  for (uint32_t n = 0; n < variant_count; ++n) {
+    if (!variants[n].usable)
+      continue;
+    flat_run run = {.line = "sq=20 sk=20 " ROPE " rope_positions=64 causal=1",
+                    .variant = variants[n].name,
+                    .o_count = LENGTH(all),
+                    .slot = {[CLATTNI_Q] = {q, sizeof q},
+                             [CLATTNI_K] = {k, sizeof k},
+                             [CLATTNI_V] = {v, sizeof v},
+                             [CLATTNI_ROPE_COS] = {cosines, sizeof cosines},
+                             [CLATTNI_ROPE_SIN] = {sines, sizeof sines}}};
+    flat_compute(&run, all, NULL);
+    run.line = "sq=20 sk=20 " ROPE " rope_positions=64 causal=1 positions=1";
+    run.slot[CLATTNI_POSITIONS_Q] = run.slot[CLATTNI_POSITIONS_K] = (flat_input){later, sizeof later};
+    flat_compute(&run, o, NULL);
+    near_rows("all positions later", variants[n].name, o, all, LENGTH(all));
+    run.slot[CLATTNI_POSITIONS_Q] = run.slot[CLATTNI_POSITIONS_K] = (flat_input){NULL, 0};
+    run.o_count = ROPE_VALUES;
+    for (size_t r = 0; r < LENGTH(rows); ++r, ++passed) {
+      char line[128];
+      (void)snprintf(line, sizeof line, "sq=1 sk=%zu " ROPE " rope_positions=64 causal=1 off=bottom_right",
+                     rows[r] + 1);
+      run.line = line;
+      run.slot[CLATTNI_Q] = (flat_input){q + rows[r] * ROPE_DIM, ROPE_DIM * sizeof(float)};
+      flat_compute(&run, o, NULL);
+      near_rows("a row with its cache", variants[n].name, o, all + rows[r] * ROPE_VALUES, ROPE_VALUES);
+    }
+  }
+  assert_true(passed > 0);
+}
+
+/* What an enqueue with rope must give, and must not. */
+static void rope_arguments(void **state) {
+  (void)state;
+  enum { FINE, NO_TABLE, NO_POSITIONS, POSITIONS, HALF_AN_ELEMENT, TOO_SMALL, OVERLAP, BEFORE, BEHIND, CASES };
+  static const clattn_status wanted[CASES] = {
+      [FINE] = CLATTN_SUCCESS,
+      [NO_TABLE] = CLATTN_ERROR_TENSOR_MISSING,
+      [NO_POSITIONS] = CLATTN_ERROR_TENSOR_MISSING,
+      [POSITIONS] = CLATTN_ERROR_TENSOR_UNUSED,
+      [HALF_AN_ELEMENT] = CLATTN_ERROR_ALIGNMENT,
+      [TOO_SMALL] = CLATTN_ERROR_BUFFER_TOO_SMALL,
+      [OVERLAP] = CLATTN_ERROR_OVERLAP,
+      [BEFORE] = CLATTN_ERROR_LENGTH,
+      [BEHIND] = CLATTN_ERROR_LENGTH,
+  };
+  for (int n = 0; n < CASES; ++n) {
+    device_job job;
+    job_memory memory;
+    clattn_plan *plan = NULL;
+    clattn_error error;
+    clattn_args args;
+    int32_t offsets[2] = {0, 74};
+    const run_options options = {.outputs = CLATTN_OUT_O};
+    clattn_error_init(&error);
+    parse_job(n == NO_POSITIONS ? "b=2 hq=2 sq=26 sk=70 " ROPE " positions=1"
+                                : "b=2 hq=2 sq=26 sk=70 " ROPE " off=0 rope_positions=100",
+              0, &job);
+    assert_true(job_memory_open(&rig, &job, &memory));
+    assert_int_equal(device_plan(&rig, &job, &options, &plan, &error), CLATTN_SUCCESS);
+    device_args(&job, &memory, CLATTN_OUT_O, &args);
+    args.error = &error;
+    offsets[1] += n == BEHIND;
+    offsets[0] -= n == BEFORE;
+    if (n != NO_POSITIONS)
+      args.q_offsets = (clattn_ints){.kind = CLATTN_ARRAY_HOST, .count = 2, .host = offsets};
+    if (n == NO_TABLE)
+      args.rope_sin = clattn_buffer(NULL, 0);
+    if (n == NO_POSITIONS)
+      args.positions_k = clattn_buffer(NULL, 0);
+    if (n == POSITIONS)
+      args.positions_q = args.q;
+    if (n == HALF_AN_ELEMENT)
+      args.rope_cos.offset -= 2;
+    if (n == TOO_SMALL)
+      args.rope_cos.bytes = 100 * 10 * sizeof(float) - 1;
+    if (n == OVERLAP)
+      args.o = args.rope_cos;
+    const clattn_status status = clattn_enqueue(plan, rig.queue, &args, 0, NULL, NULL);
+    if (status != wanted[n])
+      fail_msg("case %d: %s: %s", n, clattn_status_name(status), error.message);
+    assert_int_equal(clFinish(rig.queue), CL_SUCCESS);
+    clattn_plan_release(plan);
+    job_memory_close(&memory);
+  }
+}
+
 /* ---- the list -------------------------------------------------------------------------------------------------- */
 
 typedef struct fault {
@@ -470,6 +624,10 @@ static const fault faults[] = {
     {"fault: base of lse", NULL, 0, lse_of_equal_scores},
     {"fault: sinks of empty rows", ROWS_OF(sinks_of_empty_rows)},
     {"fault: sinks of split keys", NULL, 0, sinks_of_split_keys},
+    {"fault: positions beyond the tables of rope", ROWS_OF(positions_of_rope)},
+    {"fault: rope of more than its part of a head", ROWS_OF(parts_of_rope)},
+    {"fault: cached keys rotated twice", NULL, 0, rope_of_cached_keys},
+    {"fault: tables and positions that are not checked", NULL, 0, rope_arguments},
     {"fault: two runs differ in a bit", NULL, 0, repeated_runs_give_the_same_bits},
 };
 

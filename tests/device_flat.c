@@ -72,7 +72,11 @@ static void compute(const flat_run *run, void *o, void *lse, void *scores) {
                                           [CLATTNI_ADD_W] = &args.add_w,
                                           [CLATTNI_K_SCALE] = &args.k_scale,
                                           [CLATTNI_V_SCALE] = &args.v_scale,
-                                          [CLATTNI_PAGE_TABLE] = &args.page_table};
+                                          [CLATTNI_PAGE_TABLE] = &args.page_table,
+                                          [CLATTNI_ROPE_COS] = &args.rope_cos,
+                                          [CLATTNI_ROPE_SIN] = &args.rope_sin,
+                                          [CLATTNI_POSITIONS_Q] = &args.positions_q,
+                                          [CLATTNI_POSITIONS_K] = &args.positions_k};
   clattn_ints *const ints[JOB_ARRAYS] = {&args.q_lengths, &args.k_lengths,    &args.q_offsets,
                                          &args.prefix,    &args.cu_seqlens_q, &args.cu_seqlens_k};
   cl_mem inputs[CLATTNI_SLOTS] = {NULL};

@@ -276,6 +276,10 @@ void contents_are_checked(void **state) {
       {"b=4 hq=2 sq=50 sk=70 d=4 total_q=90 q=packed o=packed lse=packed", ARRAY_CU_Q, 0, -1, CLATTN_ERROR_LENGTH},
       {"b=4 hq=2 sq=50 sk=70 d=4 total_q=90 q=packed o=packed lse=packed", ARRAY_CU_Q, 4, 91, CLATTN_ERROR_BOUND},
       {"b=4 hq=2 sq=50 sk=70 d=4 total_k=120 k=packed v=packed", ARRAY_CU_K, 4, 0, CLATTN_ERROR_LENGTH},
+      {"b=4 hq=2 sq=50 sk=70 d=20 dv=7 rope=half off=per_batch rope_positions=130", ARRAY_Q_OFFSETS, 2, -1,
+       CLATTN_ERROR_LENGTH},
+      {"b=4 hq=2 sq=50 sk=70 d=20 dv=7 rope=half off=per_batch rope_positions=130", ARRAY_Q_OFFSETS, 2, 81,
+       CLATTN_ERROR_LENGTH},
       {"b=4 hq=2 sq=50 sk=70 d=4 k=paged v=paged klen=per_batch page_size=16 pages=7 max_pages=5", JOB_ARRAYS, 0, 0,
        CLATTN_ERROR_LENGTH}, /* the page table itself */
   };

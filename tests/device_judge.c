@@ -91,6 +91,7 @@ void parse_job(const char *line, unsigned data, device_job *job) {
   row.data = data;
   row.q_lengths = "-1,3,0,20";
   row.k_lengths = "-1,0,20,3";
+  row.q_offsets = strstr(line, "off=per_batch") != NULL ? "0,7,40" : NULL;
   row.prefix = "0,7,40";
   row.rows_q = "9,0,40,-1";
   row.rows_k = "30,50,0,-1";

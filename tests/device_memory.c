@@ -362,6 +362,52 @@ static void fill_w(const device_job *job, const image *w) {
       image_set(w, 0, h, 0, e, size * normal(job, CLATTNI_ADD_W, 0, h, 0, e));
 }
 
+/* Positions of rows that count, now and then beyond the tables, which clamps them; of the others anything. */
+static void fill_positions(const device_job *job, const image *positions, int of_key) {
+  static const int32_t unused[4] = {INT32_MIN, INT32_MAX, -1, 1000000};
+  const int64_t lines = job->resolved.rope_positions;
+  for (int64_t b = 0; b < job->sizes.batch; ++b)
+    for (int64_t r = 0; r < (of_key ? job_k_rows(job, b) : job_q_rows(job, b)); ++r) {
+      const uint64_t place = ((uint64_t)b << 32) ^ (uint64_t)r;
+      const double u = device_random(job->seed, 113 + (uint64_t)of_key, place);
+      int32_t position = (int32_t)((double)lines * device_random(job->seed, 115 + (uint64_t)of_key, place));
+      if (r >= (of_key ? job_k_len(job, b) : job_q_len(job, b)))
+        position = unused[place % 4];
+      else if (u < 0.1 && !job->check_contents)
+        position = u < 0.025 ? INT32_MIN : u < 0.05 ? -1 : u < 0.075 ? (int32_t)lines : INT32_MAX;
+      memcpy(positions->memory + image_at(positions, b, 0, r, 0), &position, sizeof position);
+    }
+}
+
+int64_t job_table_line(const device_job *job, const job_memory *memory, int of_key, int64_t b, int64_t r) {
+  const image *positions = &memory->slot[of_key ? CLATTNI_POSITIONS_K : CLATTNI_POSITIONS_Q];
+  int64_t line = of_key ? r : r + job_offset(job, b);
+  if (job->problem.use_positions)
+    line = int_at(positions, image_at(positions, b, 0, r, 0));
+  return line < 0 ? 0 : line < job->resolved.rope_positions ? line : job->resolved.rope_positions - 1;
+}
+
+/* Angles, and lengths beside 1, in the lines that some row needs. */
+static void fill_line(const device_job *job, const job_memory *memory, int64_t b, int64_t line) {
+  const image *cosines = &memory->slot[CLATTNI_ROPE_COS], *sines = &memory->slot[CLATTNI_ROPE_SIN];
+  for (int64_t e = 0; e < cosines->shape[3]; ++e) {
+    const uint64_t place = ((uint64_t)line << 20) ^ (uint64_t)e ^ ((uint64_t)b << 50);
+    const double angle = 6.2831853 * device_random(job->seed, 117, place);
+    const double length = 0.8 + 0.4 * device_random(job->seed, 118, place);
+    image_set(cosines, b, 0, line, e, (float)(length * cos(angle)));
+    image_set(sines, b, 0, line, e, (float)(length * sin(angle)));
+  }
+}
+
+static void fill_tables(const device_job *job, const job_memory *memory) {
+  for (int64_t b = 0; b < job->sizes.batch; ++b) {
+    for (int64_t i = 0; i < job_q_len(job, b); ++i)
+      fill_line(job, memory, b, job_table_line(job, memory, 0, b, i));
+    for (int64_t j = 0; j < job_k_len(job, b); ++j)
+      fill_line(job, memory, b, job_table_line(job, memory, 1, b, j));
+  }
+}
+
 static int pair_has(const device_job *job, const job_memory *memory, level wanted, int64_t b, int64_t h, int64_t i,
                     int64_t j) {
   return wanted == LEVEL_EXISTING ||
@@ -483,7 +529,14 @@ static int fill_rows(const device_job *job, const job_memory *memory, const leve
 /* ---- a job's tensors ------------------------------------------------------------------------------------------- */
 
 static int of_keys(clattni_slot slot) {
-  return slot == CLATTNI_K || slot == CLATTNI_V || slot == CLATTNI_K_SCALE || slot == CLATTNI_V_SCALE;
+  return slot == CLATTNI_K || slot == CLATTNI_V || slot == CLATTNI_K_SCALE || slot == CLATTNI_V_SCALE ||
+         slot == CLATTNI_POSITIONS_K;
+}
+
+/* Positions have no descriptor: they are packed where their rows are. */
+static int is_packed(const device_job *job, clattni_slot slot, const clattn_tensor *tensor) {
+  return tensor->layout == CLATTN_LAYOUT_PACKED || (slot == CLATTNI_POSITIONS_Q && clattni_packed_q(&job->problem)) ||
+         (slot == CLATTNI_POSITIONS_K && clattni_packed_k(&job->problem));
 }
 
 /* Shapes and strides as the interface defines them, not as the library works them out. */
@@ -537,6 +590,16 @@ static void shape_of(const device_job *job, clattni_slot slot, const clattni_siz
     shape[1] = shape[2] = 1;
     shape[3] = p->max_pages;
     break;
+  case CLATTNI_ROPE_COS:
+  case CLATTNI_ROPE_SIN:
+    shape[1] = 1;
+    shape[2] = p->rope_positions;
+    shape[3] = p->rope_dim / 2;
+    break;
+  case CLATTNI_POSITIONS_Q:
+  case CLATTNI_POSITIONS_K:
+    shape[1] = 1;
+    break;
   case CLATTNI_LSE:
   case CLATTNI_SLOTS:
     break;
@@ -547,7 +610,7 @@ static void shape_of(const device_job *job, clattni_slot slot, const clattni_siz
 static void stored_shape_of(const device_job *job, clattni_slot slot, const clattn_tensor *tensor,
                             const clattni_sizes *sizes, int64_t shape[4]) {
   shape_of(job, slot, sizes, shape);
-  if (tensor->layout == CLATTN_LAYOUT_PACKED) {
+  if (is_packed(job, slot, tensor)) {
     shape[0] = 1;
     shape[2] = of_keys(slot) ? sizes->total_k : sizes->total_q;
   } else if (tensor->layout == CLATTN_LAYOUT_PAGED) {
@@ -573,7 +636,8 @@ static void strides_of(const device_job *job, clattni_slot slot, const clattn_te
   stored_shape_of(job, slot, tensor, exact ? &job->sizes : &bounds, n);
   if (tensor->dtype == CLATTN_I4)
     n[3] += n[3] % 2; /* rows start on a byte */
-  stride[0] = slot == CLATTNI_ALIBI_SLOPES ? 0 : n[1] * n[2] * n[3];
+  const int shared = slot == CLATTNI_ALIBI_SLOPES || slot == CLATTNI_ROPE_COS || slot == CLATTNI_ROPE_SIN;
+  stride[0] = shared ? 0 : n[1] * n[2] * n[3];
   stride[1] = heads_first ? n[2] * n[3] : n[3];
   stride[2] = heads_first ? n[3] : n[1] * n[3];
   stride[3] = 1;
@@ -581,7 +645,7 @@ static void strides_of(const device_job *job, clattni_slot slot, const clattn_te
 
 static void place(const device_job *job, const clattn_tensor *tensor, clattni_slot slot, job_memory *memory,
                   image *out) {
-  if (tensor->layout == CLATTN_LAYOUT_PACKED)
+  if (is_packed(job, slot, tensor))
     out->starts = job->array[of_keys(slot) ? ARRAY_CU_K : ARRAY_CU_Q].entry;
   if (tensor->layout == CLATTN_LAYOUT_PAGED) {
     out->table = &memory->slot[CLATTNI_PAGE_TABLE];
@@ -677,6 +741,11 @@ int job_memory_open(const device_rig *rig, const device_job *job, job_memory *me
     fill_head_scales(job, &memory->slot[CLATTNI_HEAD_SCALE]);
   if (is_there(memory, CLATTNI_ADD_W))
     fill_w(job, &memory->slot[CLATTNI_ADD_W]);
+  for (int of_key = 0; of_key < 2; ++of_key)
+    if (is_there(memory, (clattni_slot)(CLATTNI_POSITIONS_Q + of_key)))
+      fill_positions(job, &memory->slot[CLATTNI_POSITIONS_Q + of_key], of_key);
+  if (is_there(memory, CLATTNI_ROPE_COS))
+    fill_tables(job, memory);
   if (is_there(memory, CLATTNI_BIAS))
     fill_bias(job, memory, (level)(job->seed / 7 % 3));
   good = fill_rows(job, memory, least);

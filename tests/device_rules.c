@@ -186,6 +186,18 @@ static int has_cosine(const executed *x) {
 static int has_additive(const executed *x) {
   return x->p->similarity == CLATTN_ADDITIVE;
 }
+static int has_rope_of_halves(const executed *x) {
+  return x->p->rope == CLATTN_ROPE_HALF;
+}
+static int has_rope_of_neighbours(const executed *x) {
+  return x->p->rope == CLATTN_ROPE_INTERLEAVED;
+}
+static int has_part_rotated(const executed *x) {
+  return x->p->rope != CLATTN_ROPE_NONE && x->p->rope_dim < x->p->qk_dim;
+}
+static int has_rope_positions(const executed *x) {
+  return clattni_slot_used(x->p, CLATTNI_POSITIONS_Q);
+}
 static int has_half_math(const executed *x) {
   return x->p->math == CLATTN_MATH_HALF;
 }
@@ -266,6 +278,10 @@ const coverage_rule coverage_rules[] = {
     {"half products allowed", has_half_math, RULE_TYPE, 0},
     {"cosine", has_cosine, RULE_TYPE_PAIRED, 6},
     {"additive", has_additive, RULE_TYPE_PAIRED, 6},
+    {"rope half", has_rope_of_halves, RULE_TYPE_PAIRED, 7},
+    {"rope interleaved", has_rope_of_neighbours, RULE_TYPE_PAIRED, 7},
+    {"rope of part of a head", has_part_rotated, RULE_TYPE_PAIRED, 0},
+    {"rope by given positions", has_rope_positions, RULE_TYPE_PAIRED, 0},
     {"some f16", has_some_half, RULE_TYPE_PAIRED, 0},
     {"some bf16", has_some_bfloat, RULE_TYPE_PAIRED, 0},
     {"some i8", has_some_i8, RULE_TYPE_PAIRED, 0},

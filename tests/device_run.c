@@ -139,6 +139,10 @@ void device_args(const device_job *job, const job_memory *memory, uint32_t outpu
   set_mem(&args->k_scale, &slot[CLATTNI_K_SCALE], 1);
   set_mem(&args->v_scale, &slot[CLATTNI_V_SCALE], (outputs & CLATTN_OUT_O) != 0);
   set_mem(&args->page_table, &slot[CLATTNI_PAGE_TABLE], 1);
+  set_mem(&args->rope_cos, &slot[CLATTNI_ROPE_COS], 1);
+  set_mem(&args->rope_sin, &slot[CLATTNI_ROPE_SIN], 1);
+  set_mem(&args->positions_q, &slot[CLATTNI_POSITIONS_Q], 1);
+  set_mem(&args->positions_k, &slot[CLATTNI_POSITIONS_K], 1);
   clattn_ints *const arrays[JOB_ARRAYS] = {&args->q_lengths, &args->k_lengths,    &args->q_offsets,
                                            &args->prefix,    &args->cu_seqlens_q, &args->cu_seqlens_k};
   for (int n = 0; n < JOB_ARRAYS; ++n)

@@ -71,6 +71,8 @@ double round_to_type(clattn_dtype dtype, double value);
 /* The bits of f16 or bf16. */
 uint16_t encode_half(clattn_dtype dtype, double value);
 
+/* The line of rope's tables that turns query row i, or key j (of_key), of a batch entry: its position, clamped. */
+int64_t job_table_line(const device_job *job, const job_memory *memory, int of_key, int64_t b, int64_t r);
 /* Whether the keep mask and the block mask in memory keep a pair; 1 without a mask. */
 int job_masks_keep(const device_job *job, const job_memory *memory, int64_t b, int64_t h, int64_t i, int64_t j);
 

@@ -645,6 +645,20 @@ const device_case device_cases[] = {
      .vary = {"causal=0|1 alibi=signed"},
      .stages = 2},
 
+    {.name = "rotary embedding",
+     .line = "b=3 hq=6 hkv=2 sq=26 sk=133 d=20 dv=7 rope=half causal=1",
+     .vary = {"off=bottom_right|top_left rope_dim=8 positions=1|5 rope_positions=150 sink=f32 "
+              "rope_cos=f32:strided:2000,0,13,1 rope_sin=f32:strided:2000,0,13,1|per_batch klen=per_batch "
+              "flags=batch_invariant"},
+     .k_lengths = "133,70,9",
+     .q_offsets = "0,7,107",
+     .stages = 2},
+    {.name = "rotary embedding of quantised keys, interleaved, cosine",
+     .line = "b=2 hq=4 hkv=2 sq=26 sk=133 d=31 dv=5 q=f16 k=i8 v=i4 k_scale=f16 sim=cosine scale=3 rope=interleaved "
+             "rope_dim=30 rope_positions=200",
+     .vary = {"positions=0|1"},
+     .stages = 2},
+
     /* ---- everything at once ---- */
     {.name = "drawn problems", .random = 150},
     {.name = "more drawn problems", .random = 700, .full = 1},

@@ -44,7 +44,7 @@ static inline int64_t made_up_size(int64_t low, int64_t high) {
 /* For problems that are never built. */
 static const clattn_hook made_up_hook = {1, NULL, 0, 1, 1};
 
-/* Any type, similarity and math; one problem in four has a hook. */
+/* Any type, similarity and math; one problem in four has a hook, one in three rotary embedding. */
 static inline void made_up_types(clattn_problem *problem) {
   problem->q.dtype = (clattn_dtype)made_up_number(0, 2);
   problem->k.dtype = (clattn_dtype)made_up_number(0, 4);
@@ -54,6 +54,8 @@ static inline void made_up_types(clattn_problem *problem) {
   problem->math = (clattn_math)made_up_number(0, 2);
   problem->use_head_scale = (uint32_t)made_up_number(0, 1);
   problem->hook = made_up_number(0, 3) == 0 ? &made_up_hook : NULL;
+  problem->rope = made_up_number(0, 1) == 0 ? (clattn_rope)made_up_number(0, 2) : CLATTN_ROPE_NONE;
+  problem->use_positions = (uint32_t)made_up_number(0, 1);
 }
 
 /* A resolved problem with any types, outputs, stage, lengths, offsets and prefixes, one in four packed; sizes may be

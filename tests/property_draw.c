@@ -19,10 +19,12 @@ static size_t below(draw *d, size_t count) {
 static const char *const floats[] = {"f32", "f16", "bf16"};
 
 /* Eight kinds of types in turn, three similarities and the variants beside them, so that any 24 programs have all
- * pairs of a kind and a similarity; the rest by chance. */
+ * pairs of a kind and a similarity, and of a similarity and a rotary embedding, which half of the programs have; the
+ * rest by chance. */
 static void draw_types(draw *d, size_t index, property_program *program) {
   static const char *const similarities[] = {"", " sim=cosine", " sim=additive"};
   static const char *const all[] = {"f32", "f16", "bf16", "i8", "i4"};
+  static const char *const ropes[] = {"", " rope=half", " rope=interleaved", ""};
   draw_mix *mix = &program->mix;
   const size_t kind = index % 8, turn = index / 8;
   mix->q = mix->k = mix->v = mix->o = mix->bias = "f32";
@@ -49,8 +51,8 @@ static void draw_types(draw *d, size_t index, property_program *program) {
   if (mix->v[0] == 'i')
     mix->v_scale = floats[below(d, 2)];
   mix->biased = strcmp(mix->bias, "f32") != 0;
-  (void)snprintf(program->words, sizeof program->words, "%s%s", similarities[turn % 3],
-                 kind == 3 && below(d, 2) == 0 ? " math=half" : "");
+  (void)snprintf(program->words, sizeof program->words, "%s%s%s", similarities[turn % 3],
+                 kind == 3 && below(d, 2) == 0 ? " math=half" : "", ropes[(kind + turn) % 4]);
 }
 
 /* Rows and keys of a tile, from selection, which builds nothing. */
@@ -64,8 +66,9 @@ static int find_tile(const device_rig *rig, property_program *program) {
   clattn_device_info_init(&device);
   clattn_error_init(&error);
   memset(&request, 0, sizeof request);
-  (void)snprintf(line, sizeof line, "sq=1024 sk=1024 d=%d q=%s k=%s v=%s o=%s%s", (int)program->mix.most,
-                 program->mix.q, program->mix.k, program->mix.v, program->mix.o, program->words);
+  (void)snprintf(line, sizeof line, "sq=1024 sk=1024 rope_dim=%d d=%d q=%s k=%s v=%s o=%s%s",
+                 (int)program->mix.most / 2 * 2, (int)program->mix.most, program->mix.q, program->mix.k, program->mix.v,
+                 program->mix.o, program->words);
   if (clattn_problem_parse(line, &problem, &error) != CLATTN_SUCCESS ||
       clattn_context_device_info(rig->context, &device) != CLATTN_SUCCESS) {
     (void)fprintf(stderr, "%s: %s\n", line, error.message);
@@ -133,10 +136,11 @@ int property_draw(const property_program *program, uint64_t seed, size_t index, 
   c->outputs = outputs[below(&d, sizeof outputs / sizeof outputs[0])];
   c->stage = (clattn_stage)below(&d, 4);
   /* one of those that apply: that few problems allow more often, that all allow less often */
-  relation fit[2 * RELATIONS];
+  relation fit[8 + 2 * RELATIONS];
   size_t count = 0;
   for (int which = RELATION_PERMUTED; which < RELATIONS; ++which)
-    for (int again = 0; again <= (which == RELATION_PERMUTED) && property_applies(&c->job, (relation)which); ++again)
+    for (int again = 0; again <= 7 * (which == RELATION_PERMUTED) && property_applies(&c->job, (relation)which);
+         ++again)
       fit[count++] = (relation)which;
   if (count == 0 || below(&d, 4) == 0)
     fit[count++] = RELATION_REPEATED;

@@ -75,7 +75,8 @@ static void copy_rows(const image *from, const image *to, int64_t b, int64_t row
 
 static const clattni_slot key_slots[] = {CLATTNI_K, CLATTNI_V, CLATTNI_K_SCALE, CLATTNI_V_SCALE};
 static const clattni_slot pair_slots[] = {CLATTNI_BIAS, CLATTNI_KEEP_MASK, CLATTNI_BLOCK_MASK};
-static const clattni_slot head_slots[] = {CLATTNI_ALIBI_SLOPES, CLATTNI_SINK, CLATTNI_HEAD_SCALE, CLATTNI_ADD_W};
+static const clattni_slot same_slots[] = {CLATTNI_ALIBI_SLOPES, CLATTNI_SINK,     CLATTNI_HEAD_SCALE,
+                                          CLATTNI_ADD_W,        CLATTNI_ROPE_COS, CLATTNI_ROPE_SIN};
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static int differ(const char *what, const char *name, int64_t b, int64_t h, int64_t r, int64_t e, double got,
@@ -124,7 +125,8 @@ static verdict repeated(const device_rig *rig, const property_case *c, job_memor
 /* ---- the order of keys ----------------------------------------------------------------------------------------- */
 
 static int has_positions(const clattn_problem *p) {
-  return p->causal || p->window != CLATTN_WINDOW_NONE || p->chunk > 0 || p->alibi != CLATTN_ALIBI_NONE;
+  return p->causal || p->window != CLATTN_WINDOW_NONE || p->chunk > 0 || p->alibi != CLATTN_ALIBI_NONE ||
+         (p->rope != CLATTN_ROPE_NONE && !p->use_positions);
 }
 
 static int may_permute(const device_job *job) {
@@ -157,6 +159,10 @@ static void permute(const property_case *c, const job_memory *from, const job_me
           for (int64_t e = 0; e < a->shape[3]; ++e)
             image_set_raw(z, b, h, place[j], e, image_raw(a, b, h, j, e));
   }
+  const image *a = &from->slot[CLATTNI_POSITIONS_K], *z = &to->slot[CLATTNI_POSITIONS_K];
+  for (int64_t b = 0; a->memory != NULL && b < a->shape[0]; ++b)
+    for (int64_t j = 0; j < a->shape[2]; ++j)
+      image_set_raw(z, b, 0, place[j], 0, image_raw(a, b, 0, j, 0));
   if (from->slot[CLATTNI_BIAS].memory != NULL)
     permute_mask(&from->slot[CLATTNI_BIAS], &to->slot[CLATTNI_BIAS], 0, place);
   if (from->slot[CLATTNI_KEEP_MASK].memory != NULL)
@@ -459,10 +465,12 @@ static int fill_second(const device_rig *rig, const property_case *c, const job_
   }
   for (size_t n = 0; n < LENGTH(pair_slots); ++n)
     copy_bytes(memory, &s->memory, pair_slots[n]);
-  for (size_t n = 0; n < LENGTH(head_slots); ++n)
-    copy_bytes(memory, &s->memory, head_slots[n]);
+  for (size_t n = 0; n < LENGTH(same_slots); ++n)
+    copy_bytes(memory, &s->memory, same_slots[n]);
   for (int64_t b = 0; b < c->job.sizes.batch; ++b) {
     copy_rows(&memory->slot[CLATTNI_Q], &s->memory.slot[CLATTNI_Q], b, job_q_len(&c->job, b));
+    copy_rows(&memory->slot[CLATTNI_POSITIONS_Q], &s->memory.slot[CLATTNI_POSITIONS_Q], b, job_q_len(&c->job, b));
+    copy_rows(&memory->slot[CLATTNI_POSITIONS_K], &s->memory.slot[CLATTNI_POSITIONS_K], b, job_k_len(&c->job, b));
     for (size_t n = 0; n < LENGTH(key_slots); ++n)
       copy_rows(&memory->slot[key_slots[n]], &s->memory.slot[key_slots[n]], b, job_k_len(&c->job, b));
   }

@@ -143,7 +143,7 @@ static void plain_type(clattn_tensor *tensor, clattn_tensor *scale) {
   tensor->dtype = CLATTN_F32;
 }
 
-enum { RULE_STEPS = 42 };
+enum { RULE_STEPS = 47 };
 
 /* Changes one thing; what nothing can be left out of stays as it is. */
 static void leave_out(property_case *c, int step) {
@@ -249,6 +249,26 @@ static void leave_out(property_case *c, int step) {
   case 25:
     p->similarity = CLATTN_DOT;
     drop_tensor(&p->add_w);
+    break;
+  case 42:
+    p->rope = CLATTN_ROPE_NONE;
+    p->use_positions = 0;
+    p->rope_dim = p->rope_positions = 0;
+    to_default(&p->rope_cos);
+    to_default(&p->rope_sin);
+    break;
+  case 43:
+    p->use_positions = 0;
+    break;
+  case 44:
+    p->rope_dim = p->rope_dim > 2 ? 2 : p->rope_dim;
+    break;
+  case 45:
+    p->rope_positions = 0;
+    break;
+  case 46:
+    to_default(&p->rope_cos);
+    to_default(&p->rope_sin);
     break;
   default:
     if (step < 26 + 16) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storage types, similarities and hooks of `clattn run`: each against another way to the same numbers, with both
+/* Storage types, similarities, rotary embedding and hooks of `clattn run`: each against another way to the same numbers, with both
  * kinds of --verify, and with every bad input. */
 #define _XOPEN_SOURCE 700 /* mkdtemp, realpath */
 #include <setjmp.h>
@@ -514,6 +514,87 @@ static void similarities(void **state) {
 
 /* ---- hooks ------------------------------------------------------------------------------------------------------- */
 
+/* Turns the rows of a tensor before the program sees them; at[row]: their positions. */
+static void turn(const float *from, int rows, int length, const int *at, int pairs, int interleaved, double base,
+                 float *to) {
+  memcpy(to, from, (size_t)rows * D * sizeof *to);
+  for (int r = 0; r < rows; r++)
+    for (int n = 0; n < pairs; n++) {
+      const double angle = at[r % length] * pow(base, -(double)n / pairs);
+      const int first = r * D + (interleaved ? 2 * n : n), second = first + (interleaved ? 1 : pairs);
+      to[first] = (float)((double)from[first] * cos(angle) - (double)from[second] * sin(angle));
+      to[second] = (float)((double)from[first] * sin(angle) + (double)from[second] * cos(angle));
+    }
+}
+
+static void rotary(void **state) {
+  (void)state;
+  enum { PAIRS = 8, LINES = 12 };
+  static const int plain[SK] = {0, 1, 2, 3, 4, 5, 6}, shifted[SQ] = {2, 3, 4, 5, 6};
+  static const int of_q[SQ] = {3, 0, 11, 5, 5}, of_k[SK] = {1, 2, 0, 9, 11, 4, 4};
+  static float turned_q[Q_COUNT], turned_k[K_COUNT], cosines[LINES][PAIRS], sines[LINES][PAIRS];
+  static const struct {
+    const char *options;
+    int interleaved, pairs;
+    double base;
+    const int *q, *k;
+  } cases[] = {
+      {"--rope half --rope-dim 34", 0, 17, 10000, plain, plain},
+      {"--rope interleaved --rope-dim 16 --rope-base 50", 1, 8, 50, plain, plain},
+      {"--rope half --rope-dim 16 --query-offset 2 --rope-cos cos.npy --rope-sin sin.npy", 0, 8, 3, shifted, plain},
+      {"--rope interleaved --rope-dim 2 --positions-q '3 0 11 5 5' --positions-k '1 2 0 9 11 4 4'", 1, 1, 10000, of_q,
+       of_k},
+      {"--rope half --rope-dim 16 --positions-q '3 0 11 5 5' --positions-k '1 2 0 9 11 4 4' --rope-cos cos.npy "
+       "--rope-sin sin.npy",
+       0, 8, 3, of_q, of_k},
+  };
+  for (int t = 0; t < LINES; t++)
+    for (int n = 0; n < PAIRS; n++) {
+      cosines[t][n] = (float)cos(t * pow(3, -(double)n / PAIRS));
+      sines[t][n] = (float)sin(t * pow(3, -(double)n / PAIRS));
+    }
+  write_npy("cos.npy", "f4", 2, (const int64_t[]){LINES, PAIRS}, cosines);
+  write_npy("sin.npy", "f4", 2, (const int64_t[]){LINES, PAIRS}, sines);
+  compute("plain", QKV);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char options[256];
+    turn(q, B * HQ * SQ, SQ, cases[i].q, cases[i].pairs, cases[i].interleaved, cases[i].base, turned_q);
+    turn(k, B * HKV * SK, SK, cases[i].k, cases[i].pairs, cases[i].interleaved, cases[i].base, turned_k);
+    write_npy("turned_q.npy", "f4", 4, q_shape, turned_q);
+    write_npy("turned_k.npy", "f4", 4, k_shape, turned_k);
+    good("run --q turned_q.npy --k turned_k.npy --v v.npy --out turned_o.npy");
+    snprintf(options, sizeof options, QKV "%s", cases[i].options);
+    compute("rope", options);
+    near_outputs("rope", "f4", "turned", 2e-5, 0);
+    unlike("rope", "plain");
+  }
+  static const struct {
+    const char *options, *part;
+  } wrong[] = {
+      {"--rope half", "rope_dim is 35: must be even, from 2 to qk_dim 35"},
+      {"--rope half --rope-dim 36", "rope_dim is 36: must be even"},
+      {"--rope half --rope-dim 4 --rope-cos cos.npy --rope-sin sin.npy",
+       "--rope-cos has shape (12, 8); it must be (positions, 2) or (2, positions, 2)"},
+      {"--rope half --rope-dim 16 --rope-cos cos.npy --rope-sin short.npy", "--rope-sin has shape (3, 8)"},
+      {"--rope half --rope-dim 16 --rope-cos short.npy --rope-sin short.npy", "rope_positions is 3: must be at least"},
+      {"--rope half --rope-dim 16 --rope-cos cos.npy --rope-sin cos.npy --rope-base 5",
+       "--rope-base is for the tables"},
+      {"--rope half --rope-dim 16 --positions-q 0 --positions-k 0",
+       "--positions-q has shape (1, 1); it must be (2, 5)"},
+      {"--rope half --rope-dim 16 --rope-cos cos.npy --rope-sin sin.npy --positions-q '0 1 2 3 12' --positions-k '0 1 "
+       "2 "
+       "3 4 5 6'",
+       "--positions-q: entry (0, 4) is 12; it must be from 0 to 11"},
+      {"--rope half --rope-dim 16 --query-offset -1", "offset is -1: must be >= 0 with rope"},
+  };
+  write_npy("short.npy", "f4", 2, (const int64_t[]){3, PAIRS}, cosines);
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    char command[512];
+    snprintf(command, sizeof command, "run " QKV "%s --out kept.npy", wrong[i].options);
+    bad(command, 2, wrong[i].part);
+  }
+}
+
 static void hooks(void **state) {
   (void)state;
   write_text("cap.cl", "float clattn_score(float s, const clattn_at *at) {\n"
@@ -597,6 +678,8 @@ static void lines(void **state) {
       "b=2 k=i8:paged v=i4:paged k_scale=paged v_scale=paged klen=per_batch pages=9 max_pages=5 page_size=8",
       "sim=cosine head_scale=bhsd",
       "sim=additive add_w=strided:0,40,0,1 math=half",
+      "rope=half rope_dim=34 causal=1 off=bottom_right",
+      "b=2 rope=interleaved rope_dim=8 positions=1 rope_cos=strided:300,0,4,1 rope_sin=strided:300,0,4,1 k=i8",
   };
   char command[512];
   for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; i++) {
@@ -681,10 +764,10 @@ static void bad_types(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_pattern),  cmocka_unit_test(ties),    cmocka_unit_test(patterns_through_files),
-      cmocka_unit_test(rounded_inputs), cmocka_unit_test(layouts), cmocka_unit_test(codes),
-      cmocka_unit_test(similarities),   cmocka_unit_test(hooks),   cmocka_unit_test(lines),
-      cmocka_unit_test(bad_types),
+      cmocka_unit_test(every_pattern),  cmocka_unit_test(ties),      cmocka_unit_test(patterns_through_files),
+      cmocka_unit_test(rounded_inputs), cmocka_unit_test(layouts),   cmocka_unit_test(codes),
+      cmocka_unit_test(similarities),   cmocka_unit_test(rotary),    cmocka_unit_test(hooks),
+      cmocka_unit_test(lines),          cmocka_unit_test(bad_types),
   };
   return cmocka_run_group_tests(tests, start, finish);
 }

@@ -38,10 +38,15 @@ enum { NUM_RULES = sizeof rules / sizeof rules[0] };
 
 static const char c_headers[] = "assert.h ctype.h errno.h float.h inttypes.h limits.h math.h stdarg.h stdatomic.h "
                                 "stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h CL/cl.h OpenCL/opencl.h";
-static const char public_headers[] = "clattn.h clattn_ref.h";
-/* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, convert.h and device.h. */
+static const char public_headers[] = "clattn.h clattn_ref.h clattn_nn.h";
+/* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, convert.h, device.h and pictures. */
 static const char test_headers[] = "status.h dtype.h os.h problem_internal.h problem.h select.h launch.h hook.h npy.h "
-                                   "convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h";
+                                   "convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h picture.h "
+                                   "picture_back.h picture_colour.h picture_layout.h picture_unicode.h heatmap.h";
+
+/* Of host/model, for the program and the tests. */
+static const char model_headers[] =
+    "bert.h config.h model_error.h model_file.h model_json.h safetensors.h vocab.h wordpiece.h";
 
 /* Whether `word` is one of the words of `list`. */
 static int listed(const char *list, const char *word) {
@@ -100,8 +105,16 @@ static int exists_in(const char *folder, const char *name) {
 
 /* Whether `file` in `folder` may have this include. */
 static int allowed(const char *folder, const char *file, const char *include, int quoted) {
-  if (strcmp(folder, "kernels") == 0) {
-    return quoted && strstr(include, ".cl.h") != NULL && exists_in(folder, include);
+  if (strncmp(folder, "kernels", 7) == 0) { /* paths begin in kernels/ */
+    return quoted && strstr(include, ".cl.h") != NULL && exists_in("kernels", include) &&
+           (strcmp(folder, "kernels") != 0 || strchr(include, '/') == NULL);
+  }
+  if (strcmp(folder, "host/nn") == 0) { /* of libclattn its public interface, and the one file with system calls */
+    if (quoted) {
+      return exists_in(folder, include) || listed("clattn.h clattn_nn.h os.h nn_kernels_embedded.h", include) ||
+             (strncmp(include, "nn/", 3) == 0 && exists_in("kernels", include));
+    }
+    return listed(c_headers, include) || (strcmp(file, "clblast.c") == 0 && listed("clblast_c.h", include));
   }
   if (strcmp(folder, "host/include") == 0) {
     return listed(c_headers, include) || listed(public_headers, include);
@@ -124,7 +137,28 @@ static int allowed(const char *folder, const char *file, const char *include, in
     module_of(include, other);
     return may_include(module, other);
   }
+  if (strcmp(folder, "host/model") == 0) { /* no OpenCL but in bert.*; operating-system calls in model_file.c alone */
+    if (quoted) {
+      return exists_in(folder, include) || (strncmp(file, "bert", 4) == 0 && listed(public_headers, include));
+    }
+    return listed("cjson/cJSON.h utf8proc.h", include) || strcmp(file, "model_file.c") == 0 ||
+           (listed(c_headers, include) && strchr(include, '/') == NULL);
+  }
   if (!quoted || listed(public_headers, include) || exists_in(folder, include)) {
+    return 1;
+  }
+  if (strcmp(folder, "host/bench") == 0) { /* a part of the program */
+    return exists_in("host/cli", include) || listed(model_headers, include) ||
+           listed("bench_kernels_embedded.h suites_embedded.h", include);
+  }
+  if (strcmp(folder, "host/cli") == 0 && strncmp(include, "bench/", 6) == 0) {
+    return exists_in("host", include);
+  }
+  if (strcmp(folder, "tests") == 0 && strncmp(file, "test_bench", 10) == 0) {
+    return exists_in("host/bench", include) || exists_in("host/cli", include);
+  }
+  if ((strcmp(folder, "host/cli") == 0 || strcmp(folder, "bench") == 0 || strncmp(folder, "tests", 5) == 0) &&
+      listed(model_headers, include)) {
     return 1;
   }
   return strncmp(folder, "tests", 5) == 0 && listed(test_headers, include);
@@ -184,6 +218,14 @@ static void test_rule_itself(void **state) {
   assert_false(allowed("host/lib", "plan.c", "pthread.h", 0));
   assert_false(allowed("host/lib", "problem_text.c", "plan.h", 1));
   assert_false(allowed("host/cli", "main.c", "plan.h", 1));
+  assert_false(allowed("host/model", "config.c", "unistd.h", 0));
+  assert_false(allowed("host/model", "config.c", "CL/cl.h", 0));
+  assert_false(allowed("host/model", "config.c", "clattn.h", 1));
+  assert_true(allowed("host/cli", "main.c", "safetensors.h", 1));
+  assert_true(allowed("host/nn", "linear.c", "nn/linear_params.cl.h", 1));
+  assert_false(allowed("host/nn", "linear.c", "status.h", 1));
+  assert_false(allowed("host/nn", "linear.c", "params.cl.h", 1));
+  assert_false(allowed("kernels", "softmax.cl.h", "nn/activation.cl.h", 1));
   assert_false(allowed("bench", "bench.c", "problem.h", 1));
   assert_false(allowed("tests", "test_device.c", "plan.h", 1));
   assert_true(allowed("tests", "test_device.c", "select.h", 1));
@@ -194,11 +236,17 @@ static void test_tree(void **state) {
   check_folder("host/include", 2);
   check_folder("host/lib", 20);
   check_folder("host/cli", 2);
+  check_folder("host/model", 7);
+  check_folder("host/nn", 10);
+  check_folder("host/bench", 10);
   check_folder("kernels", 2);
+  check_folder("kernels/nn", 4);
+  check_folder("kernels/bench", 1);
   check_folder("tests", 5);
   check_folder("tests/clients", 3);
   check_folder("tests/stub", 1);
   check_folder("tests/accuracy", 1);
+  check_folder("tests/fuzz", 3);
   check_folder("bench", 1);
   check_folder("examples", 2);
 }

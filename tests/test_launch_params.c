@@ -37,27 +37,28 @@ static void parameters_have_no_padding(void **state) {
                                   P(k_scale),
                                   P(v_scale),
                                   P(lse),
-                                  P(maxima),
-                                  P(max_logit),
                                   P(slopes),
-                                  P(sink),
-                                  P(head_scale),
+                                  P(sink_head),
+                                  P(sink_first),
+                                  P(head_scale_head),
+                                  P(head_scale_first),
                                   P(add_w_head),
                                   P(add_w_element),
                                   P(add_w_first),
                                   P(table_first),
                                   P(scale_first),
                                   P(softcap_first),
-                                  P(offset),
-                                  P(prefix),
                                   P(window_left),
                                   P(window_right),
                                   P(chunk),
-                                  P(entries_first),
-                                  P(hook_first),
-                                  P(stats_first),
-                                  P(partial_first),
-                                  P(scores_first),
+                                  P(work_first),
+                                  P(hook_at),
+                                  P(maxima_at),
+                                  P(stats_at),
+                                  P(partial_at),
+                                  P(scores_at),
+                                  P(offset),
+                                  P(prefix),
                                   P(batch),
                                   P(q_heads),
                                   P(group),
@@ -71,7 +72,6 @@ static void parameters_have_no_padding(void **state) {
                                   P(rows),
                                   P(tiles_per_unit),
                                   P(key_chunks),
-                                  P(keys_per_chunk),
                                   P(k_stored),
                                   P(page_size),
                                   P(num_pages),
@@ -94,7 +94,13 @@ static void parameters_have_no_padding(void **state) {
 #define H(name) MEMBER(clattn_hook_gather, name)
   static const member hook[] = {H(first), H(to), H(scalar)};
 #undef H
+#define R(name) MEMBER(clattn_rotation, name)
+  static const member rotation[] = {
+      R(batch), R(row), R(element), R(cos_first), R(sin_first), R(positions_q_first), R(positions_k_first),
+      R(dim),   R(rows)};
+#undef R
   check_members(params, LENGTH(params), sizeof(clattn_params));
+  check_members(rotation, LENGTH(rotation), sizeof(clattn_rotation));
   check_members(gather, LENGTH(gather), sizeof(clattn_gather));
   check_members(entries, LENGTH(entries), sizeof(clattn_entries));
   check_members(values, LENGTH(values), sizeof(clattn_hook_values));
@@ -143,10 +149,26 @@ static void check_row_view(clattn_row_view view, int64_t batch, int64_t head, in
   assert_int_equal(view.first, first);
 }
 
+static clattn_head_view logits_of(const made *m, const clattni_bases *bases) {
+  clattn_head_view view;
+  clattni_launch_max_logit(&m->list, bases, &view);
+  return view;
+}
+
 static void check_head_view(clattn_head_view view, int64_t batch, int64_t head, int64_t first) {
   assert_int_equal(view.batch, batch);
   assert_int_equal(view.head, head);
   assert_int_equal(view.first, first);
+}
+
+static void check_regions(const clattn_params *p, const clattni_layout *layout) {
+  assert_int_equal(p->work_first, 7000);
+  assert_int_equal(layout->entries, 0); /* what differs between batch entries comes first */
+  assert_int_equal(CLATTN_REGION(p, p->hook_at), 7000 + layout->hook);
+  assert_int_equal(CLATTN_REGION(p, p->maxima_at), 7000 + layout->maxima);
+  assert_int_equal(CLATTN_REGION(p, p->stats_at), 7000 + layout->stats);
+  assert_int_equal(CLATTN_REGION(p, p->partial_at), 7000 + layout->partial);
+  assert_int_equal(CLATTN_REGION(p, p->scores_at), 7000 + layout->scores);
 }
 
 static void parameters_of_a_problem(void **state) {
@@ -166,17 +188,14 @@ static void parameters_of_a_problem(void **state) {
   check_view(p.mask, 90, 15, 3, 1, 1000 + CLATTNI_KEEP_MASK);
   check_view(p.blocks, 18, 3, 1, 1, 1000 + CLATTNI_BLOCK_MASK); /* 3 rows of blocks, a word each */
   check_view(p.scores, 0, 0, 0, 0, 0);                          /* not used */
-  check_row_view(p.maxima, 30, 5, 1, 7000 + m.layout.maxima);
-  check_head_view(p.max_logit, 6, 1, 1000 + CLATTNI_MAX_LOGIT);
+  check_head_view(logits_of(&m, &bases), 6, 1, 1000 + CLATTNI_MAX_LOGIT);
   check_head_view(p.slopes, 0, 1, 1000 + CLATTNI_ALIBI_SLOPES); /* the batch shares them */
-  check_head_view(p.sink, 0, 2, 1000 + CLATTNI_SINK);
+  assert_int_equal(p.sink_head, 2);
+  assert_int_equal(p.sink_first, 1000 + CLATTNI_SINK);
   assert_int_equal(p.offset, -5);
   assert_int_equal(p.prefix, 2);
   assert_int_equal(p.chunk, 16);
-  assert_int_equal(p.entries_first, 7000 + m.layout.entries);
-  assert_int_equal(p.stats_first, 7000 + m.layout.stats);
-  assert_int_equal(p.partial_first, 7000 + m.layout.partial);
-  assert_int_equal(p.scores_first, 7000 + m.layout.scores);
+  check_regions(&p, &m.layout);
   assert_int_equal(p.batch, 2);
   assert_int_equal(p.q_heads, 6);
   assert_int_equal(p.group, 3);
@@ -188,7 +207,6 @@ static void parameters_of_a_problem(void **state) {
   assert_int_equal(p.rows, m.choice.rows);
   assert_int_equal(p.tiles_per_unit, 1);
   assert_int_equal(p.key_chunks, m.layout.key_chunks);
-  assert_int_equal(p.keys_per_chunk, m.choice.keys_per_chunk);
   assert_int_equal(p.k_stored, 80);
   assert_int_equal(p.page_size, 0);
   assert_int_equal(p.block_q, 2);
@@ -219,7 +237,7 @@ static void parameters_of_packed_and_paged(void **state) {
       check_row_view(p.lse, 0, 11, 1, 1000 + CLATTNI_LSE);
       check_view(p.k, 80, 4, 8, 1, 1000 + CLATTNI_K);
       check_view(p.v, 60, 3, 6, 1, 1000 + CLATTNI_V);
-      check_row_view(p.maxima, 0, 11, 1, 7000 + m.layout.maxima);
+      check_regions(&p, &m.layout);
       assert_int_equal(p.table_first, 1000 + CLATTNI_PAGE_TABLE);
       assert_int_equal(p.page_size, 10);
       assert_int_equal(p.num_pages, 9);
@@ -227,7 +245,7 @@ static void parameters_of_packed_and_paged(void **state) {
       assert_int_equal(p.pack, m.choice.variant->fused ? 3 : 1);
       assert_int_equal(p.tiles_per_unit, scores ? ceil_div(5 * p.pack, p.rows) : 11 * p.pack / p.rows + 3);
       assert_int_equal(p.rules, CLATTN_RULE_ENTRIES | CLATTN_RULE_LSE | CLATTN_RULE_MAX_LOGIT | CLATTN_RULE_OUT |
-                                    (scores ? 0 : CLATTN_RULE_SEARCH));
+                                    CLATTN_RULE_PACKED_Q | (scores ? 0 : CLATTN_RULE_SEARCH));
     }
 }
 
@@ -272,8 +290,11 @@ static void rules_and_windows(void **state) {
       {"bias=f32", 0, CLATTN_RULE_BIAS | out, -1, none, none},
       {"klen=per_batch", 1, entries, -1, none, none},
       {"prefix=per_batch", 1, entries, -1, none, none},
-      {"k=packed v=packed total_k=3", 1, entries, -1, none, none},
-      {"q=packed o=packed total_q=3", 1, entries | CLATTN_RULE_SEARCH, -1, none, none},
+      {"k=packed v=packed total_k=3", 1, entries | CLATTN_RULE_PACKED_K, -1, none, none},
+      {"q=packed o=packed total_q=3", 1, entries | CLATTN_RULE_SEARCH | CLATTN_RULE_PACKED_Q, -1, none, none},
+      {"rope=half rope_dim=2", 0, out, -1, none, none},
+      {"rope=interleaved rope_dim=2 positions=1", 0, out | CLATTN_RULE_POSITIONS, -1, none, none},
+      {"positions=1", 0, out, -1, none, none}, /* does not count */
       {"off=4", 0, out, -1, none, none},
       {"off=4", 1, entries, -1, none, none},
       {"prefix=2", 0, out, -1, none, none},
@@ -321,7 +342,8 @@ static void rules_have_bits_of_their_own(void **state) {
                              CLATTN_RULE_MAX_LOGIT, CLATTN_RULE_OUT,        CLATTN_RULE_BLOCK_MASK,
                              CLATTN_RULE_ALIBI,     CLATTN_RULE_SYMMETRIC,  CLATTN_RULE_SINK,
                              CLATTN_RULE_SCALE,     CLATTN_RULE_SOFTCAP,    CLATTN_RULE_INVARIANT,
-                             CLATTN_RULE_SEARCH,    CLATTN_RULE_HEAD_SCALE, CLATTN_RULE_HOOK_SCALARS};
+                             CLATTN_RULE_SEARCH,    CLATTN_RULE_HEAD_SCALE, CLATTN_RULE_HOOK_SCALARS,
+                             CLATTN_RULE_PACKED_Q,  CLATTN_RULE_PACKED_K,   CLATTN_RULE_POSITIONS};
   int seen = 0;
   for (size_t n = 0; n < LENGTH(bits); ++n) {
     assert_true(bits[n] > 0 && (bits[n] & (bits[n] - 1)) == 0 && (seen & bits[n]) == 0);
@@ -344,8 +366,8 @@ static void parameters_of_a_fused_launch(void **state) {
   check_view(p.o, 6 * 500 * 3, 500 * 3, 3, 1, 1000 + CLATTNI_O);
   check_view(p.scores, 6 * 500 * 70, 500 * 70, 70, 1, 1000 + CLATTNI_SCORES);
   check_row_view(p.lse, 0, 0, 0, 0); /* not used */
-  assert_int_equal(p.entries_first, 7000);
-  check_row_view(p.maxima, 6 * 500, 500, 1, 7000 + 272); /* behind 33 * 8 words, padded */
+  check_regions(&p, &m.layout);
+  assert_int_equal(m.layout.maxima, 272); /* behind 33 * 8 words, padded */
   assert_int_equal(m.layout.bytes, 4 * (uint64_t)(272 + ceil_div(33 * 6 * 500, 16) * 16));
   assert_int_equal(p.tiles_per_unit, tiles_per_unit);
   assert_int_equal(p.group, 3);
@@ -390,7 +412,7 @@ static void parameters_at_smaller_sizes(void **state) {
   check_view(p.q, 2 * 33 * 4, 33 * 4, 4, 1, 1000 + CLATTNI_Q);
   check_view(p.k, 2 * 130 * 4, 130 * 4, 4, 1, 1000 + CLATTNI_K);
   check_view(p.o, 2 * 90 * 4, 90 * 4, 4, 1, 1000 + CLATTNI_O);
-  check_row_view(p.maxima, 2 * 33, 33, 1, 7000 + layout.maxima); /* the workspace is the enqueue's own */
+  check_regions(&p, &layout); /* the workspace is the enqueue's own */
   assert_int_equal(p.batch, 2);
   assert_int_equal(p.q_len, 33);
   assert_int_equal(p.k_len, 65);
@@ -412,7 +434,8 @@ static void parameters_of_types_and_hooks(void **state) {
     check_view(p.v, 9800, 70, 140, 1, 1000 + CLATTNI_V);
     check_view(p.k_scale, 280, 140, 2, 1, 1000 + CLATTNI_K_SCALE); /* one for 32 elements, and one for 8 */
     check_view(p.v_scale, 140, 70, 1, 1, 1000 + CLATTNI_V_SCALE);
-    check_head_view(p.head_scale, 0, 3, 1000 + CLATTNI_HEAD_SCALE);
+    assert_int_equal(p.head_scale_head, 3);
+    assert_int_equal(p.head_scale_first, 1000 + CLATTNI_HEAD_SCALE);
     assert_int_equal(p.add_w_head, 99);
     assert_int_equal(p.add_w_element, 2);
     assert_int_equal(p.add_w_first, 1000 + CLATTNI_ADD_W);
@@ -422,7 +445,7 @@ static void parameters_of_types_and_hooks(void **state) {
     for (int hooked = 0; hooked < 2; ++hooked) {
       make_list(&m, clattni_variant_at(v), UINT64_C(1) << 30, 1, 1, hooked);
       clattni_launch_params(&m.list, &bases, &p);
-      assert_int_equal(p.hook_first, 7000 + m.layout.hook);
+      check_regions(&p, &m.layout);
       assert_int_equal(p.rules & CLATTN_RULE_HOOK_SCALARS, hooked ? CLATTN_RULE_HOOK_SCALARS : 0);
       /* behind the entries, of 2 * 8 words, and before all else */
       assert_int_equal(m.layout.hook, 16);
@@ -445,6 +468,47 @@ static void parameters_of_paged_quantised_keys(void **state) {
   check_view(p.v_scale, 10 * 2, 1, 2, 1, 1000 + CLATTNI_V_SCALE);
 }
 
+/* Tables and positions of rotary embedding; those of packed rows are looked up by row. */
+static void parameters_of_rotation(void **state) {
+  (void)state;
+  static const struct {
+    const char *line; /* behind "b=3 hq=6 hkv=2 sq=5 sk=70 d=40" */
+    int64_t batch, row, element;
+    int dim, rows, positions;
+  } cases[] = {
+      {"rope=half", 0, 20, 1, 40, 70, 0},
+      {"rope=interleaved rope_dim=32 rope_positions=100 positions=1", 0, 16, 1, 32, 100, 1},
+      {"rope=half rope_dim=2 rope_cos=strided:900,0,7,3 rope_sin=strided:900,0,7,3", 900, 7, 3, 2, 70, 0},
+      {"rope=half rope_cos=bshd rope_sin=bhsd_exact", 0, 20, 1, 40, 70, 0},
+      {"", 0, 0, 0, 0, 0, 0},
+  };
+  for (size_t n = 0; n < LENGTH(cases); ++n)
+    for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
+      made m;
+      clattni_bases bases;
+      clattn_rotation r;
+      char line[192], option[32];
+      (void)snprintf(line, sizeof line, "b=3 hq=6 hkv=2 sq=5 sk=70 d=40 %s", cases[n].line);
+      const clattn_params p = params_of(line, clattni_variant_at(v)->name, 0, &bases, &m);
+      clattni_launch_rope(&m.list, &bases, &r);
+      assert_int_equal(r.batch, cases[n].batch);
+      assert_int_equal(r.row, cases[n].row);
+      assert_int_equal(r.element, cases[n].element);
+      assert_int_equal(r.dim, cases[n].dim);
+      assert_int_equal(r.rows, cases[n].rows);
+      assert_int_equal(r.cos_first, cases[n].dim > 0 ? 1000 + CLATTNI_ROPE_COS : 0);
+      assert_int_equal(r.sin_first, cases[n].dim > 0 ? 1000 + CLATTNI_ROPE_SIN : 0);
+      assert_int_equal((p.rules & CLATTN_RULE_POSITIONS) != 0, cases[n].positions);
+      if (cases[n].positions) {
+        assert_int_equal(r.positions_q_first, 1000 + CLATTNI_POSITIONS_Q);
+        assert_int_equal(r.positions_k_first, 1000 + CLATTNI_POSITIONS_K);
+      }
+      (void)snprintf(option, sizeof option, "-DCLATTN_ROPE=%d", m.problem.rope);
+      assert_int_equal(strstr(m.choice.options, option) != NULL, cases[n].dim > 0);
+      assert_int_equal(strstr(m.choice.options, "ROPE") != NULL, cases[n].dim > 0);
+    }
+}
+
 /* Bytes of a kernel's arguments, as OpenCL counts them: values and handles of 8 bytes. */
 static size_t argument_bytes(const clattn_problem *problem, const clattni_kernel *kernel) {
   size_t bytes = 0;
@@ -457,18 +521,20 @@ static size_t argument_bytes(const clattn_problem *problem, const clattni_kernel
                : kind == CLATTNI_ARG_GATHER      ? sizeof(clattn_gather)
                : kind == CLATTNI_ARG_HOOK        ? sizeof(clattn_hook_values)
                : kind == CLATTNI_ARG_HOOK_GATHER ? sizeof(clattn_hook_gather)
+               : kind == CLATTNI_ARG_ROPE        ? sizeof(clattn_rotation)
+               : kind == CLATTNI_ARG_TO_LOGITS   ? sizeof(clattn_head_view)
                                                  : 8;
   }
   return bytes;
 }
 
 /* Every full profile takes 1024 bytes of arguments: no problem may need more.  Which arguments there are follows from
- * k, v, the similarity, the outputs and the hook alone; selection asks for exactly so many. */
+ * k, v, the similarity, rope, the outputs and the hook alone; selection asks for exactly so many. */
 static void arguments_fit_everywhere(void **state) {
   (void)state;
   static const char *const types[] = {"f32", "bf16", "i8", "i4"}, *const similarities[] = {"dot", "cosine", "additive"};
   size_t largest = 0;
-  for (size_t n = 0; n < 4 * 4 * 3 * 2 * 2; ++n)
+  for (size_t n = 0; n < 4 * 4 * 3 * 2 * 2 * 2; ++n)
     for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
       const clattni_variant *variant = clattni_variant_at(v);
       clattn_device_info device = made_up_device(CL_DEVICE_TYPE_GPU);
@@ -477,12 +543,12 @@ static void arguments_fit_everywhere(void **state) {
       clattn_problem problem;
       char line[256];
       size_t bytes = 0;
-      (void)snprintf(line, sizeof line, "b=2 hq=6 hkv=2 sq=5 sk=70 d=40 k=%s v=%s sim=%s klen=per_batch%s",
-                     types[n % 4], types[n / 4 % 4], similarities[n / 16 % 3],
+      (void)snprintf(line, sizeof line, "b=2 hq=6 hkv=2 sq=5 sk=70 d=40 k=%s v=%s sim=%s klen=per_batch%s%s",
+                     types[n % 4], types[n / 4 % 4], similarities[n / 16 % 3], n / 192 ? " rope=half positions=1" : "",
                      n / 48 % 2 ? " out=o,lse,scores,max_logit bias=f32 mask=u8 sink=f32 head_scale=f32" : "");
       if (clattn_problem_parse(line, &problem, NULL) != CLATTN_SUCCESS)
         fail_msg("%s", line);
-      problem.hook = n / 96 ? &made_up_hook : NULL;
+      problem.hook = n / 96 % 2 ? &made_up_hook : NULL;
       assert_int_equal(clattn_problem_check(&problem, NULL), CLATTN_SUCCESS);
       clattni_problem_resolve(&problem, &problem);
       for (int entry = 0; entry < CLATTNI_ENTRIES; ++entry) {
@@ -510,15 +576,18 @@ static void arguments_are_there_when_needed(void **state) {
   clattn_problem problem;
   static const struct {
     const char *line;
-    int hook, k_scale, v_scale, add_w;
+    int hook, k_scale, v_scale, add_w, rope;
   } rows[] = {
-      {"sq=3 sk=3 d=3", 0, 0, 0, 0},
-      {"sq=3 sk=3 d=3", 1, 0, 0, 0},
-      {"sq=3 sk=3 d=3 q=f16 k=bf16 v=f16 sim=cosine", 0, 0, 0, 0},
-      {"sq=3 sk=3 d=3 k=i8", 0, 1, 0, 0},
-      {"sq=3 sk=3 d=3 v=i4", 1, 0, 1, 0},
-      {"sq=3 sk=3 d=3 k=i4 v=i8 sim=additive", 1, 1, 1, 1},
-      {"sq=3 sk=3 d=3 k=i4 v=i8 sim=additive out=lse", 0, 1, 0, 1}, /* without o nothing of v counts */
+      {"sq=3 sk=3 d=3", 0, 0, 0, 0, 0},
+      {"sq=3 sk=3 d=3", 1, 0, 0, 0, 0},
+      {"sq=3 sk=3 d=3 q=f16 k=bf16 v=f16 sim=cosine", 0, 0, 0, 0, 0},
+      {"sq=3 sk=3 d=3 k=i8", 0, 1, 0, 0, 0},
+      {"sq=3 sk=3 d=3 v=i4", 1, 0, 1, 0, 0},
+      {"sq=3 sk=3 d=3 k=i4 v=i8 sim=additive", 1, 1, 1, 1, 0},
+      {"sq=3 sk=3 d=3 k=i4 v=i8 sim=additive out=lse", 0, 1, 0, 1, 0}, /* without o nothing of v counts */
+      {"sq=3 sk=3 d=4 rope=half", 0, 0, 0, 0, 1},
+      {"sq=3 sk=3 d=4 rope=interleaved positions=1", 1, 0, 0, 0, 1},
+      {"sq=3 sk=3 d=4 k=i8 sim=additive rope=half", 0, 1, 0, 1, 1},
   };
   for (size_t n = 0; n < LENGTH(rows); ++n) {
     assert_int_equal(clattn_problem_parse(rows[n].line, &problem, NULL), CLATTN_SUCCESS);
@@ -527,10 +596,13 @@ static void arguments_are_there_when_needed(void **state) {
     for (int kind = CLATTNI_ARG_PARAMS; kind < CLATTNI_ARG_SLOT + CLATTNI_SLOTS; ++kind) {
       const int of_hook =
           kind == CLATTNI_ARG_HOOK || (kind >= CLATTNI_ARG_HOOK_BUFFER && kind < CLATTNI_ARG_HOOK_BUFFER + 4);
+      const int of_rope = kind == CLATTNI_ARG_ROPE || (kind >= CLATTNI_ARG_SLOT + CLATTNI_ROPE_COS &&
+                                                       kind <= CLATTNI_ARG_SLOT + CLATTNI_POSITIONS_K);
       const int want = kind == CLATTNI_ARG_SLOT + CLATTNI_K_SCALE   ? rows[n].k_scale
                        : kind == CLATTNI_ARG_SLOT + CLATTNI_V_SCALE ? rows[n].v_scale
                        : kind == CLATTNI_ARG_SLOT + CLATTNI_ADD_W   ? rows[n].add_w
                        : of_hook                                    ? rows[n].hook
+                       : of_rope                                    ? rows[n].rope
                                                                     : 1;
       /* gather_hook is in every program, though only those with a hook launch it */
       if ((kind < CLATTNI_ARG_HOOK_SCALAR || kind >= CLATTNI_ARG_SLOT) && clattni_arg_present(&problem, kind) != want)
@@ -552,6 +624,7 @@ int test_launch_params(void) {
       cmocka_unit_test(parameters_at_smaller_sizes),
       cmocka_unit_test(parameters_of_types_and_hooks),
       cmocka_unit_test(parameters_of_paged_quantised_keys),
+      cmocka_unit_test(parameters_of_rotation),
       cmocka_unit_test(arguments_fit_everywhere),
       cmocka_unit_test(arguments_are_there_when_needed),
   };

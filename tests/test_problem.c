@@ -81,7 +81,7 @@ static void reserved_words(void **state) {
   (void)state;
   REFUSED(RESERVED, "reserved0 is 3", p.reserved0 = 3);
   REFUSED(RESERVED, "reserved[0] is 1", p.reserved[0] = 1);
-  REFUSED(RESERVED, "reserved[15] is 2", p.reserved[15] = 2);
+  REFUSED(RESERVED, "reserved[13] is 2", p.reserved[13] = 2);
   REFUSED(RESERVED, "q reserved[1] is 5", p.q.reserved[1] = 5);
   REFUSED(RESERVED, "bias reserved[0] is 5", p.bias.reserved[0] = 5); /* also where the tensor is unused */
   REFUSED(RESERVED, "d_sink reserved[0] is 9", p.d_sink.reserved[0] = 9);
@@ -292,7 +292,7 @@ static void scalars(void **state) {
   ACCEPTED(p.offset_mode = CLATTN_OFFSET_VALUE, p.offset = -INT32_MAX, p.causal = 1);
   ACCEPTED(p.offset = INT64_MIN); /* not read */
   ACCEPTED(p.offset_mode = CLATTN_OFFSET_PER_BATCH, p.q_length_mode = 1, p.k_length_mode = 1);
-  REFUSED(VALUE, "softcap", p.softcap = -1.0f, p.rope_dim = 1); /* wrong before what comes later */
+  REFUSED(VALUE, "softcap", p.softcap = -1.0f, p.accumulate = 1); /* wrong before what comes later */
 }
 
 static void what_is_not_supported_yet(void **state) {
@@ -300,22 +300,19 @@ static void what_is_not_supported_yet(void **state) {
   REFUSED(NOT_SUPPORTED, "pass backward is not supported yet", p.pass = CLATTN_BACKWARD);
   REFUSED(NOT_SUPPORTED, "gradients is", p.gradients = CLATTN_GRAD_FROM_LSE);
   REFUSED(NOT_SUPPORTED, "accumulate is", p.accumulate = 1);
-  REFUSED(NOT_SUPPORTED, "rope is", p.rope = CLATTN_ROPE_HALF);
-  REFUSED(NOT_SUPPORTED, "use_positions is", p.use_positions = 1);
   REFUSED(NOT_SUPPORTED, "dropout is", p.dropout = 0.5f);
 }
 
 /* Fields of what comes later count as wishes even where nothing asks for them: ignoring them would be silent. */
 static void fields_that_nothing_reads_yet(void **state) {
   (void)state;
-  REFUSED(NOT_SUPPORTED, "rope_dim is", p.rope_dim = 8);
   const struct {
     const char *name;
     size_t offset;
   } tensors[] = {
 #define TENSOR(field) {"tensor " #field " is not supported yet", offsetof(clattn_problem, field)}
-      TENSOR(rope_cos), TENSOR(rope_sin), TENSOR(d_o),    TENSOR(d_lse), TENSOR(d_q),
-      TENSOR(d_k),      TENSOR(d_v),      TENSOR(d_bias), TENSOR(d_sink)
+      TENSOR(d_o), TENSOR(d_lse),  TENSOR(d_q),   TENSOR(d_k),
+      TENSOR(d_v), TENSOR(d_bias), TENSOR(d_sink)
 #undef TENSOR
   };
   for (size_t i = 0; i < LENGTH(tensors); i++) {
@@ -341,6 +338,8 @@ static void fields_that_are_switched_off(void **state) {
   ACCEPTED(p.block_q = -4, p.block_k = INT64_MIN);
   ACCEPTED(p.sink.layout = CLATTN_LAYOUT_PAGED, p.bias.layout = CLATTN_LAYOUT_PACKED);
   ACCEPTED(p.lse.layout = CLATTN_LAYOUT_PACKED);
+  ACCEPTED(p.rope_dim = p.rope_positions = -3, p.use_positions = 1,
+           p.rope_cos = clattn_strided(CLATTN_I8, -1, 0, 0, 0));
   ACCEPTED(p.v.layout = CLATTN_LAYOUT_PAGED, p.o.layout = CLATTN_LAYOUT_PACKED, p.outputs = CLATTN_OUT_LSE);
 }
 
@@ -356,6 +355,7 @@ static void everything_of_this_release_at_once(void **state) {
   p.similarity = CLATTN_ADDITIVE, p.use_head_scale = 1, p.math = CLATTN_MATH_HALF, p.q.dtype = CLATTN_BF16,            \
   p.k.dtype = CLATTN_I4, p.v.dtype = CLATTN_I8, p.o.dtype = p.bias.dtype = p.scores.dtype = CLATTN_F16,                \
   p.k_scale.layout = p.k.layout, p.v_scale.layout = p.v.layout, p.v_scale.dtype = CLATTN_F16,                          \
+  p.rope = CLATTN_ROPE_INTERLEAVED, p.use_positions = 1, p.rope_dim = 6,                                               \
   p.hook = (const clattn_hook *)(const void *)&p
   ACCEPTED(EVERY_RULE, p.q.layout = CLATTN_LAYOUT_BSHD, p.k.layout = CLATTN_LAYOUT_BHSD_EXACT,
            p.o.layout = CLATTN_LAYOUT_BSHD_EXACT, p.lse.layout = CLATTN_LAYOUT_BSHD);
@@ -386,6 +386,8 @@ static void layouts_that_a_tensor_can_have(void **state) {
       {CLATTNI_SINK, {"sink layout is packed", "sink layout is paged"}},
       {CLATTNI_HEAD_SCALE, {"head_scale layout is packed", "head_scale layout is paged"}},
       {CLATTNI_ADD_W, {"add_w layout is packed", "add_w layout is paged"}},
+      {CLATTNI_ROPE_COS, {"rope_cos layout is packed", "rope_cos layout is paged"}},
+      {CLATTNI_ROPE_SIN, {"rope_sin layout is packed", "rope_sin layout is paged"}},
   };
   (void)state;
   for (size_t i = 0; i < 2 * LENGTH(rows); i++) {
@@ -398,6 +400,7 @@ static void layouts_that_a_tensor_can_have(void **state) {
     p.alibi = CLATTN_ALIBI_SIGNED;
     p.keep_mask_kind = p.block_mask_kind = CLATTN_MASK_BITS;
     p.block_q = p.block_k = 2;
+    p.rope = CLATTN_ROPE_HALF;
     accepted(__FILE__, __LINE__, &p);
     tensor_of(&p, rows[i / 2].slot)->layout = i % 2 == 0 ? CLATTN_LAYOUT_PACKED : CLATTN_LAYOUT_PAGED;
     refused(__FILE__, __LINE__, &p, CLATTN_ERROR_ENUM, rows[i / 2].text[i % 2]);
@@ -683,9 +686,11 @@ static void masks_of_bits_count_words(void **state) {
 }
 
 static void slots(void **state) {
-  static const char *const names[] = {"q",          "k",          "v",         "o",          "lse",          "scores",
-                                      "max_logit",  "bias",       "keep_mask", "block_mask", "alibi_slopes", "sink",
-                                      "page_table", "head_scale", "add_w",     "k_scale",    "v_scale"};
+  static const char *const names[] = {
+      "q",          "k",           "v",          "o",          "lse",          "scores",
+      "max_logit",  "bias",        "keep_mask",  "block_mask", "alibi_slopes", "sink",
+      "page_table", "head_scale",  "add_w",      "k_scale",    "v_scale",      "rope_cos",
+      "rope_sin",   "positions_q", "positions_k"};
   static const uint32_t used[][2] = {/* outputs -> bits of the slots used */
                                      {0, 0x0f},
                                      {CLATTN_OUT_O, 0x0f},

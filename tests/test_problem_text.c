@@ -129,6 +129,11 @@ static void known_lines(void **state) {
           p.k.layout = p.v.layout = CLATTN_LAYOUT_PAGED, p.k_length_mode = CLATTN_LENGTH_PER_BATCH, p.num_pages = 32,
           p.max_pages = 8, p.page_size = 16, p.v.stride[0] = 512, p.v.stride[1] = 128, p.v.stride[2] = 8,
           p.v.stride[3] = 1);
+  LINE_IS("rope=half", p.rope = CLATTN_ROPE_HALF);
+  LINE_IS("rope=interleaved positions=1 rope_dim=32 rope_positions=4096 rope_cos=f32:strided:0,0,64,1 "
+          "rope_sin=f32:strided:0,0,64,1",
+          p.rope = CLATTN_ROPE_INTERLEAVED, p.use_positions = 1, p.rope_dim = 32, p.rope_positions = 4096,
+          p.rope_cos = p.rope_sin = clattn_strided(CLATTN_F32, 0, 0, 64, 1));
   LINE_IS("sim=cosine math=half head_scale=f32:bhsd", p.similarity = CLATTN_COSINE, p.math = CLATTN_MATH_HALF,
           p.use_head_scale = 1);
   LINE_IS("sim=additive math=tf32 head_scale=f32:strided:0,2,0,0 add_w=f32:strided:0,64,0,1",
@@ -349,7 +354,7 @@ static void every_word_of_the_struct_is_carried(void **state) {
       carried++;
     }
   }
-  assert_int_equal(reserved, 2 * 25 + 17); /* of 25 tensors, and the struct's own */
+  assert_int_equal(reserved, 2 * 25 + 15); /* of 25 tensors, and the struct's own */
   assert_int_equal(sizeof(size_t) + sizeof(void *) + 4 * (carried + reserved), sizeof(clattn_problem));
 }
 
@@ -385,10 +390,10 @@ static clattn_tensor random_tensor(void) {
 static clattn_problem random_problem(void) {
   clattn_problem p;
   clattn_problem_init(&p);
-  int64_t *const sizes[] = {&p.batch,        &p.q_heads,   &p.kv_heads, &p.q_len,       &p.k_len,
-                            &p.qk_dim,       &p.v_dim,     &p.offset,   &p.window_left, &p.prefix,
-                            &p.chunk,        &p.block_q,   &p.block_k,  &p.total_q,     &p.total_k,
-                            &p.window_right, &p.page_size, &p.rope_dim, &p.num_pages,   &p.max_pages};
+  int64_t *const sizes[] = {&p.batch,     &p.q_heads,   &p.kv_heads,      &p.q_len,        &p.k_len,     &p.qk_dim,
+                            &p.v_dim,     &p.offset,    &p.window_left,   &p.prefix,       &p.chunk,     &p.block_q,
+                            &p.block_k,   &p.total_q,   &p.total_k,       &p.window_right, &p.page_size, &p.rope_dim,
+                            &p.num_pages, &p.max_pages, &p.rope_positions};
   clattn_tensor *const tensors[] = {&p.q,          &p.k,          &p.v,         &p.o,         &p.bias,
                                     &p.head_scale, &p.sink,       &p.add_w,     &p.keep_mask, &p.k_scale,
                                     &p.v_scale,    &p.block_mask, &p.lse,       &p.scores,    &p.d_o,

@@ -36,10 +36,11 @@ static void types_that_a_tensor_can_have(void **state) {
     clattni_slot slot;
     unsigned dtypes; /* bits */
   } rows[] = {
-      {CLATTNI_Q, 0x07},      {CLATTNI_K, 0x1f},          {CLATTNI_V, 0x1f},          {CLATTNI_O, 0x07},
-      {CLATTNI_BIAS, 0x07},   {CLATTNI_K_SCALE, 0x03},    {CLATTNI_V_SCALE, 0x03},    {CLATTNI_LSE, 0x01},
-      {CLATTNI_SINK, 0x01},   {CLATTNI_HEAD_SCALE, 0x01}, {CLATTNI_ADD_W, 0x01},      {CLATTNI_MAX_LOGIT, 0x01},
-      {CLATTNI_SCORES, 0x01}, {CLATTNI_KEEP_MASK, 0x01},  {CLATTNI_BLOCK_MASK, 0x01}, {CLATTNI_ALIBI_SLOPES, 0x01},
+      {CLATTNI_Q, 0x07},        {CLATTNI_K, 0x1f},          {CLATTNI_V, 0x1f},          {CLATTNI_O, 0x07},
+      {CLATTNI_BIAS, 0x07},     {CLATTNI_K_SCALE, 0x03},    {CLATTNI_V_SCALE, 0x03},    {CLATTNI_LSE, 0x01},
+      {CLATTNI_SINK, 0x01},     {CLATTNI_HEAD_SCALE, 0x01}, {CLATTNI_ADD_W, 0x01},      {CLATTNI_MAX_LOGIT, 0x01},
+      {CLATTNI_SCORES, 0x01},   {CLATTNI_KEEP_MASK, 0x01},  {CLATTNI_BLOCK_MASK, 0x01}, {CLATTNI_ALIBI_SLOPES, 0x01},
+      {CLATTNI_ROPE_COS, 0x01}, {CLATTNI_ROPE_SIN, 0x01},
   };
   (void)state;
   for (size_t i = 0; i < LENGTH(rows); i++) {
@@ -54,6 +55,7 @@ static void types_that_a_tensor_can_have(void **state) {
       p.keep_mask_kind = p.block_mask_kind = CLATTN_MASK_BITS;
       p.block_q = p.block_k = 2;
       p.outputs = 15;
+      p.rope = CLATTN_ROPE_HALF;
       tensor_of(&p, rows[i].slot)->dtype = dtype;
       (void)snprintf(text, sizeof text, "%s dtype is %s: not a type that", clattni_slot_name(rows[i].slot),
                      clattni_dtype_name(dtype));
@@ -296,6 +298,94 @@ static void alignment_counts_bytes(void **state) {
   ACCEPTED(p.alignment = 16, p.q_len = 0, p.q = clattn_strided(CLATTN_F32, (INT64_MAX - 15) / 16 * 16, 16, 16, 1));
 }
 
+/* ---- rotary embedding ------------------------------------------------------------------------------------------ */
+
+static void rotary_embedding(void **state) {
+  (void)state;
+  for (clattn_rope rope = CLATTN_ROPE_HALF; rope <= CLATTN_ROPE_INTERLEAVED; rope++) {
+    ACCEPTED(p.rope = rope);
+    ACCEPTED(p.rope = rope, p.rope_dim = 2);
+    ACCEPTED(p.rope = rope, p.rope_dim = 8, p.use_positions = 1, p.rope_positions = 1);
+    ACCEPTED(p = packed(), p.rope = rope);
+    ACCEPTED(p = paged(), p.rope = rope, p.use_positions = 1);
+    ACCEPTED(p.rope = rope, p.q_len = p.k_len = 0);
+    ACCEPTED(p.rope = rope, p.rope_cos = p.rope_sin = clattn_strided(CLATTN_F32, 0, 0, 8, 2));
+    ACCEPTED(p.rope = rope, p.rope_cos = p.rope_sin = clattn_strided(CLATTN_F32, 100, 0, 0, 0));
+    ACCEPTED(p.rope = rope, p.rope_cos.layout = CLATTN_LAYOUT_BSHD, p.rope_sin.layout = CLATTN_LAYOUT_BHSD_EXACT);
+    REFUSED(SHAPE, "rope_dim is 7: must be even, from 2 to qk_dim 8", p.rope = rope, p.rope_dim = 7);
+    REFUSED(SHAPE, "rope_dim is 10: must be even", p.rope = rope, p.rope_dim = 10);
+    REFUSED(SHAPE, "rope_dim is -2: must be even", p.rope = rope, p.rope_dim = -2);
+    REFUSED(SHAPE, "rope_dim is 5: must be even", p.rope = rope, p.qk_dim = 5);
+    REFUSED(SHAPE, "rope_positions is -1: must be 1 to 2147483647, or 0", p.rope = rope, p.rope_positions = -1);
+    REFUSED(SHAPE, "rope_positions is 2147483648", p.rope = rope, p.rope_positions = INT64_C(2147483648));
+  }
+  /* rows of the tables: 3 rows and 5 keys need them, unless positions come with the enqueue */
+  REFUSED(SHAPE, "rope_positions is 4: must be at least k_len 5", p.rope = 1, p.rope_positions = 4);
+  REFUSED(SHAPE, "rope_positions is 5: must be at least offset 0 + q_len 6", p.rope = 1, p.q_len = 6);
+  ACCEPTED(p.rope = 1, p.q_len = 6, p.rope_positions = 6);
+  ACCEPTED(p.rope = 1, p.q_len = 6, p.use_positions = 1);
+  ACCEPTED(p.rope = 1, p.offset_mode = CLATTN_OFFSET_VALUE, p.offset = 2);
+  REFUSED(SHAPE, "rope_positions is 5: must be at least offset 3 + q_len 3", p.rope = 1,
+          p.offset_mode = CLATTN_OFFSET_VALUE, p.offset = 3);
+  REFUSED(VALUE, "offset is -1: must be >= 0 with rope", p.rope = 1, p.offset_mode = CLATTN_OFFSET_VALUE,
+          p.offset = -1);
+  REFUSED(SHAPE, "must be at least offset 9223372036854775807", p.rope = 1, p.offset_mode = CLATTN_OFFSET_VALUE,
+          p.offset = INT64_MAX);
+  ACCEPTED(p.rope = 1, p.use_positions = 1, p.offset_mode = CLATTN_OFFSET_VALUE, p.offset = -1);
+  ACCEPTED(p.rope = 1, p.offset = -1); /* not read */
+  ACCEPTED(p.rope = 1, p.q_len = 6, p.offset_mode = CLATTN_OFFSET_BOTTOM_RIGHT);
+  ACCEPTED(p.rope = 1, p.q_len = 6, p.offset_mode = CLATTN_OFFSET_PER_BATCH);
+  /* the tables */
+  REFUSED(STRIDE, "rope_cos has stride[2] 8, rope_sin 4: both tables must lie alike", p.rope = 1,
+          p.rope_cos = clattn_strided(CLATTN_F32, 0, 0, 8, 1));
+  REFUSED(STRIDE, "rope_cos has stride[0] 0, rope_sin 20", p.rope = 1,
+          p.rope_sin = clattn_strided(CLATTN_F32, 20, 0, 4, 1));
+  REFUSED(STRIDE, "rope_cos stride[1] is 1: must be 0, rope_cos has no head axis", p.rope = 1,
+          p.rope_cos = p.rope_sin = clattn_strided(CLATTN_F32, 0, 1, 4, 1));
+  REFUSED(STRIDE, "rope_sin stride[2] is -4: strides must be >= 0", p.rope = 1,
+          p.rope_sin = clattn_strided(CLATTN_F32, 0, 0, -4, 1));
+  REFUSED(OVERFLOW, "rope_cos of shape (2, 1, 5, 4) reaches beyond", p.rope = 1,
+          p.rope_cos = p.rope_sin = clattn_strided(CLATTN_F32, 0, 0, INT64_MAX / 8, 1));
+}
+
+/* At bounds (2, 3, 5), totals 6 and 10; sizes (1, 2, 4), totals 2 and 4. */
+static void tables_and_positions(void **state) {
+  (void)state;
+  for (int packed_rows = 0; packed_rows < 2; packed_rows++) {
+    clattn_problem p = packed_rows ? packed() : base();
+    const clattni_sizes sizes = {1, 2, 4, packed_rows ? 2 : 0, packed_rows ? 4 : 0};
+    int64_t shape[4], stride[4];
+    p.rope = CLATTN_ROPE_HALF;
+    clattni_problem_resolve(&p, &p);
+    assert_int_equal(p.rope_dim, 8);
+    assert_int_equal(p.rope_positions, 5);
+    for (clattni_slot slot = CLATTNI_ROPE_COS; slot <= CLATTNI_ROPE_SIN; slot++) {
+      const int64_t want_shape[4] = {1, 1, 5, 4}, want_stride[4] = {0, 0, 4, 1};
+      assert_true(clattni_slot_used(&p, slot));
+      clattni_slot_shape(&p, &sizes, slot, shape);
+      clattni_slot_strides(&p, &sizes, slot, stride);
+      assert_memory_equal(shape, want_shape, sizeof shape);
+      assert_memory_equal(stride, want_stride, sizeof stride);
+    }
+    assert_false(clattni_slot_used(&p, CLATTNI_POSITIONS_Q) || clattni_slot_used(&p, CLATTNI_POSITIONS_K));
+    p.use_positions = 1;
+    for (clattni_slot slot = CLATTNI_POSITIONS_Q; slot <= CLATTNI_POSITIONS_K; slot++) {
+      const int64_t rows = slot == CLATTNI_POSITIONS_Q ? 2 : 4;
+      const int64_t want_shape[4] = {1, 1, rows, 1};
+      assert_true(clattni_slot_used(&p, slot));
+      assert_int_equal(clattni_slot_element_bytes(&p, slot), 4);
+      clattni_slot_shape(&p, &sizes, slot, shape);
+      clattni_slot_strides(&p, &sizes, slot, stride);
+      assert_memory_equal(shape, want_shape, sizeof shape);
+      assert_int_equal(stride[2], 1);
+      assert_true(packed_rows || stride[0] == rows); /* this enqueue's, not the bounds' */
+    }
+    p.rope = CLATTN_ROPE_NONE;
+    for (clattni_slot slot = CLATTNI_ROPE_COS; slot <= CLATTNI_POSITIONS_K; slot++)
+      assert_false(clattni_slot_used(&p, slot));
+  }
+}
+
 /* ---- stored numbers -------------------------------------------------------------------------------------------- */
 
 static double float_of_bits(uint32_t bits) {
@@ -353,7 +443,8 @@ int test_problem_types(void) {
       cmocka_unit_test(scales_lie_as_their_rows_do),  cmocka_unit_test(rows_of_half_bytes_start_on_a_byte),
       cmocka_unit_test(bytes_of_half_bytes),          cmocka_unit_test(extents_of_half_bytes),
       cmocka_unit_test(alignment_counts_bytes),       cmocka_unit_test(every_16_bit_pattern_widens_exactly),
-      cmocka_unit_test(every_byte_of_integers),
+      cmocka_unit_test(every_byte_of_integers),       cmocka_unit_test(rotary_embedding),
+      cmocka_unit_test(tables_and_positions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

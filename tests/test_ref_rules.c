@@ -641,7 +641,7 @@ static void bad_arguments(void **state) {
   REFUSED(VALUE, "row_first is 1: must be 0 to 0", f.a.row_first = 1);
   REFUSED(VALUE, "row_first is -1", f.a.row_first = -1);
   REFUSED(VALUE, "max_logit needs all rows, but row_step is 2", f.a.row_step = 2);
-  REFUSED(RESERVED, "reserved", f.a.reserved[15] = 1);
+  REFUSED(RESERVED, "reserved", f.a.reserved[7] = 1);
   REFUSED(RESERVED, "reserved", f.a.reserved0 = 1);
   REFUSED(OVERFLOW, "lse of shape", f.a.o = f.a.scores = NULL, f.p.batch = f.p.q_heads = 1 << 30, f.p.kv_heads = 1,
           f.p.q_len = INT64_C(2147483647), f.p.q = clattn_strided(CLATTN_F32, 0, 0, 0, 0), f.p.k = f.p.v = f.p.q,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The double-precision reference: storage types against f32 of the same numbers, similarities and scales per head
- * against sums written from their definition, hooks against the rules that say the same. */
+ * against sums written from their definition, rotary embedding against rows that were turned before, hooks against the
+ * rules that say the same. */
 #include "test_ref.h"
 
 /* ---- f16 and bf16 ---------------------------------------------------------------------------------------------- */
@@ -525,6 +526,158 @@ static void hooks_come_last(void **state) {
   ALL_CLOSE(f.lse, none);
 }
 
+/* ---- rotary embedding ------------------------------------------------------------------------------------------ */
+
+/* Quarter turns: row 1 and key 2 stand a quarter apart, whichever elements make a pair. */
+static void rotary_by_hand(void **state) {
+  static const float cosines[] = {1, 0, -1, 0}, sines[] = {0, 1, 0, -1};
+  static const int32_t of_rows[] = {3, -7}, of_keys[] = {1, 2, 99}; /* clamped to 0 and 3 */
+  (void)state;
+  start(2, 3);
+  f.p.qk_dim = 2;
+  f.p.v_dim = 1;
+  f.p.stage = CLATTN_STAGE_RAW;
+  f.p.rope_positions = 4;
+  f.a.rope_cos = cosines;
+  f.a.rope_sin = sines;
+  SET(f.q, 2, 0, 0, 3);
+  SET(f.k, 1, 0, 1, 0, 5, 7);
+  for (f.p.rope = CLATTN_ROPE_HALF; f.p.rope <= CLATTN_ROPE_INTERLEAVED; f.p.rope++) {
+    f.p.use_positions = 0;
+    f.a.positions_q = f.a.positions_k = NULL;
+    run(); /* rows (2, 0), (-3, 0); keys (1, 0), (0, 1), (-5, -7) */
+    ALL_CLOSE(f.scores, 2, 0, -10, -3, 0, 15);
+    f.p.offset_mode = CLATTN_OFFSET_VALUE;
+    f.p.offset = 2;
+    run(); /* rows (-2, 0), (3, 0) */
+    ALL_CLOSE(f.scores, -2, 0, 10, 3, 0, -15);
+    f.p.offset_mode = CLATTN_OFFSET_TOP_LEFT;
+    f.p.use_positions = 1;
+    f.a.positions_q = of_rows;
+    f.a.positions_k = of_keys;
+    run(); /* rows (0, -2), (0, 3); keys (0, 1), (-1, 0), (7, -5) */
+    ALL_CLOSE(f.scores, -2, 0, 10, 3, 0, -15);
+  }
+  f.p.qk_dim = 5; /* pairs (0, 2) and (1, 3), or (0, 1) and (2, 3); the last one stays */
+  f.p.rope_dim = 4;
+  f.p.k_len = f.p.q_len = 1;
+  f.p.rope_positions = 1;
+  static const float c[] = {0, 2}, s[] = {1, 0};
+  f.a.rope_cos = c;
+  f.a.rope_sin = s;
+  SET(f.q, 1, 2, 3, 4, 5);
+  SET(f.k, 1, 10, 100, 1000, 10000);
+  for (f.p.rope = CLATTN_ROPE_HALF; f.p.rope <= CLATTN_ROPE_INTERLEAVED; f.p.rope++) {
+    run();
+    if (f.p.rope == CLATTN_ROPE_HALF) /* (-3, 4, 1, 8, 5) and (-100, 20, 1, 2000, 10000) */
+      ALL_CLOSE(f.scores, 300 + 80 + 1 + 16000 + 50000);
+    else /* (-2, 1, 6, 8, 5) and (-10, 1, 200, 2000, 10000) */
+      ALL_CLOSE(f.scores, 20 + 1 + 1200 + 16000 + 50000);
+  }
+}
+
+/* Turns a row of whole numbers, as complex ones; the table's line and the results are exact. */
+static void turn(float *row, int64_t dim, clattn_rope rope, const float *cosines, const float *sines, int64_t step) {
+  for (int64_t n = 0; n < dim / 2; n++) {
+    float *const re = rope == CLATTN_ROPE_HALF ? row + n : row + 2 * n;
+    float *const im = rope == CLATTN_ROPE_HALF ? row + n + dim / 2 : row + 2 * n + 1;
+    const float x = *re, y = *im;
+    *re = x * cosines[n * step] - y * sines[n * step];
+    *im = y * cosines[n * step] + x * sines[n * step];
+  }
+}
+
+static int64_t limit(int64_t x, int64_t most) {
+  return x < 0 ? 0 : x > most ? most : x;
+}
+
+/* In every layout, with shared tables and tables per batch entry, with given positions and with those that rows have. */
+static void rotary_rows_are_turned_rows(void **state) {
+  enum { PLAIN, PACKED, PAGED, Q = 3, K = 6, HQ = 4, HKV = 2 };
+  static float cosines[ROOM], sines[ROOM], q[ROOM], k[ROOM];
+  static int32_t of_rows[2 * Q], of_keys[2 * K];
+  (void)state;
+  for (int n = 0; n < 3 * 2 * 2 * 2 * 3 * 4; n++) {
+    const int layout = n % 3, given = n / 3 % 2, per_batch = n / 6 % 2;
+    const clattn_rope rope = 1 + n / 12 % 2;
+    const int64_t dim = 7, rotated = 2 + 2 * below(3), lines = 9, offset = n / 72;
+    start_random(Q, K);
+    f.p.qk_dim = dim;
+    f.p.similarity = (clattn_similarity)(n / 24 % 3);
+    f.a.add_w = f.p.similarity == CLATTN_ADDITIVE ? f.bias : NULL;
+    f.p.causal = 1;
+    f.p.offset_mode = CLATTN_OFFSET_VALUE;
+    f.p.offset = offset;
+    for (int i = 0; i < ROOM; i++) {
+      f.q[i] = (float)below(9) - 4;
+      f.k[i] = (float)below(9) - 4;
+      cosines[i] = (float)(below(9)) / 4 - 1;
+      sines[i] = (float)(below(9)) / 4 - 1;
+    }
+    for (int i = 0; i < 2 * Q; i++)
+      of_rows[i] = (int32_t)below(13) - 2;
+    for (int i = 0; i < 2 * K; i++)
+      of_keys[i] = (int32_t)below(13) - 2;
+    if (layout == PACKED) { /* 2 and 3 rows, 5 and 6 keys */
+      f.p.total_q = f.cu_seqlens_q[2] = 5;
+      f.p.total_k = f.cu_seqlens_k[2] = 11;
+      f.cu_seqlens_q[1] = 2;
+      f.cu_seqlens_k[1] = 5;
+      f.p.q.layout = f.p.o.layout = f.p.lse.layout = f.p.k.layout = f.p.v.layout = CLATTN_LAYOUT_PACKED;
+      f.a.cu_seqlens_q = f.cu_seqlens_q;
+      f.a.cu_seqlens_k = f.cu_seqlens_k;
+    }
+    if (layout == PAGED) { /* a page for each three keys, in falling order */
+      f.p.k.layout = f.p.v.layout = CLATTN_LAYOUT_PAGED;
+      f.p.num_pages = 4;
+      f.p.max_pages = 2;
+      f.p.page_size = 3;
+      f.p.k_length_mode = CLATTN_LENGTH_PER_BATCH;
+      f.a.page_table = f.page_table;
+      f.a.k_lengths = f.k_lengths;
+      f.k_lengths[0] = 5;
+      f.k_lengths[1] = K;
+      for (int i = 0; i < 4; i++)
+        f.page_table[i] = 3 - i;
+    }
+    memcpy(q, f.q, sizeof q);
+    memcpy(k, f.k, sizeof k);
+    const int64_t of_batch = per_batch ? 100 : 0, line = 8, step = 2;
+    for (int64_t b = 0; b < 2; b++) {
+      const int64_t rows = layout == PACKED ? 2 + b : Q, keys = layout == PLAIN ? K : 5 + b;
+      for (int64_t i = 0; i < rows; i++) {
+        const int64_t row = layout == PACKED ? 2 * b + i : b * Q + i;
+        const int64_t at = b * of_batch + limit(given ? of_rows[row] : i + offset, lines - 1) * line;
+        for (int64_t h = 0; h < HQ; h++)
+          turn(f.q + (layout == PACKED ? row * HQ + h : (b * HQ + h) * Q + i) * dim, rotated, rope, cosines + at,
+               sines + at, step);
+      }
+      for (int64_t j = 0; j < keys; j++) {
+        const int64_t row = layout == PACKED ? 5 * b + j : b * K + j;
+        const int64_t at = b * of_batch + limit(given ? of_keys[row] : j, lines - 1) * line;
+        const int64_t in_pages = (3 - (2 * b + j / 3)) * 3 + j % 3;
+        for (int64_t h = 0; h < HKV; h++)
+          turn(f.k + (layout == PLAIN ? (b * HKV + h) * K + j : (layout == PACKED ? row : in_pages) * HKV + h) * dim,
+               rotated, rope, cosines + at, sines + at, step);
+      }
+    }
+    remember(); /* the turned rows; then the others, that the reference has to turn */
+    memcpy(f.q, q, sizeof q);
+    memcpy(f.k, k, sizeof k);
+    f.p.rope = rope;
+    f.p.rope_dim = rotated;
+    f.p.rope_positions = lines;
+    f.p.rope_cos = f.p.rope_sin = clattn_strided(CLATTN_F32, of_batch, 0, line, step);
+    f.a.rope_cos = cosines;
+    f.a.rope_sin = sines;
+    f.p.use_positions = (uint32_t)given;
+    f.a.positions_q = given ? of_rows : NULL;
+    f.a.positions_k = given ? of_keys : NULL;
+    run();
+    SAME_ROWS(2 * HQ * Q);
+  }
+}
+
 /* ---- arguments ------------------------------------------------------------------------------------------------- */
 
 static void bad_arguments(void **state) {
@@ -532,6 +685,13 @@ static void bad_arguments(void **state) {
   REFUSED(NULL_POINTER, "head_scale is NULL", f.p.use_head_scale = 1);
   REFUSED(NULL_POINTER, "add_w is NULL", f.p.similarity = CLATTN_ADDITIVE);
   REFUSED(NULL_POINTER, "k_scale is NULL", f.p.k.dtype = CLATTN_I8);
+  REFUSED(NULL_POINTER, "rope_cos is NULL", f.p.qk_dim = 2, f.p.rope = 1);
+  REFUSED(NULL_POINTER, "rope_sin is NULL", f.p.qk_dim = 2, f.p.rope = 1, f.a.rope_cos = f.slopes);
+  REFUSED(NULL_POINTER, "positions_k is NULL", f.p.qk_dim = 2, f.p.rope = 1, f.a.rope_cos = f.a.rope_sin = f.slopes,
+          f.p.use_positions = 1, f.a.positions_q = f.q_lengths);
+  REFUSED(TENSOR_UNUSED, "rope_cos is given", f.a.rope_cos = f.slopes);
+  REFUSED(TENSOR_UNUSED, "positions_q is given", f.p.qk_dim = 2, f.p.rope = 1, f.a.rope_cos = f.a.rope_sin = f.slopes,
+          f.a.positions_q = f.q_lengths);
   REFUSED(NULL_POINTER, "v_scale is NULL", f.p.v.dtype = CLATTN_I4);
   REFUSED(TENSOR_UNUSED, "head_scale is given", f.a.head_scale = f.slopes);
   REFUSED(TENSOR_UNUSED, "add_w is given", f.a.add_w = f.bias, f.p.similarity = CLATTN_COSINE);
@@ -568,6 +728,8 @@ int test_ref_types(void) {
       cmocka_unit_test(similarities_are_their_definitions),
       cmocka_unit_test(cosine_by_hand),
       cmocka_unit_test(additive_by_hand),
+      cmocka_unit_test(rotary_by_hand),
+      cmocka_unit_test(rotary_rows_are_turned_rows),
       cmocka_unit_test(hooks_are_rules_said_in_another_way),
       cmocka_unit_test(hooks_come_last),
       cmocka_unit_test(bad_arguments),

@@ -79,8 +79,8 @@ static const struct {
     {"cosine similarity", "sq=8 sk=8 d=64 sim=cosine"},
     {"additive (Bahdanau) similarity", "sq=8 sk=8 d=64 sim=additive"},
     {"the caller's own code for scores and masks", "sq=8 sk=8 d=64 hook=yes"},
-    /* later */
     {"rotary embedding while loading", "sq=8 sk=8 d=64 rope=half"},
+    /* later */
     {"dropout", "sq=8 sk=8 d=64 dropout=0.1"},
     {"gradients", "sq=8 sk=8 d=64 pass=backward"},
 };
@@ -250,7 +250,8 @@ static void all_together(void **state) {
   static const char all[] = "b=3 hq=4 hkv=2 sq=40 sk=64 d=24 dv=20 scale=0.3 softcap=30 "
                             "sink=bhsd alibi=signed causal=1 off=per_batch window=30,9 prefix=per_batch chunk=32 "
                             "qlen=per_batch klen=per_batch mask=bits block_mask=bits block_q=16 block_k=8 "
-                            "flags=batch_invariant out=o,lse,scores,max_logit stage=masked head_scale=f32 hook=yes";
+                            "flags=batch_invariant out=o,lse,scores,max_logit stage=masked head_scale=f32 hook=yes "
+                            "rope=interleaved rope_dim=16 positions=1";
   static const struct {
     const char *q, *k, *sizes;
   } layouts[] = {

@@ -218,14 +218,16 @@ static void lanes_follow_the_vector_width(void **state) {
 
 /* Local memory that kernels/three_step.cl declares at most, and kernels/flash_gpu_simt.cl; what the sources really
  * say is weighed on the stub driver. */
-static uint64_t declared(uint64_t gx, uint64_t gy, int fused, clattn_similarity similarity) {
+static uint64_t declared(uint64_t gx, uint64_t gy, int fused, clattn_similarity similarity, clattn_rope rope) {
   const uint64_t rows = 8 * gy, columns = 4 * gx, keys = 16 * (columns + 1);
-  uint64_t queries = 16 * (rows + 1);
+  uint64_t queries = 16 * (rows + 1), tables = 0;
   if (similarity == CLATTN_COSINE) /* two numbers make a norm */
     queries += 2 * rows + 2 * columns;
+  if (rope != CLATTN_ROPE_NONE) /* where rows and keys find their line of the tables, in 64 bits */
+    tables = 2 * rows + 2 * columns;
   if (similarity == CLATTN_ADDITIVE) /* w of the rows' heads */
     queries *= 2;
-  return 4 * (queries + keys + (fused ? columns * (rows + 1) + 2 * gx * gy + rows + 1 : gx * rows));
+  return 4 * (queries + keys + tables + (fused ? columns * (rows + 1) + 2 * gx * gy + rows + 1 : gx * rows));
 }
 
 static void tiles_follow_the_work_group(void **state) {
@@ -236,16 +238,20 @@ static void tiles_follow_the_work_group(void **state) {
     uint64_t large, small; /* bytes of local memory for groups of 16 x 8 and of 8 x 4 */
     uint64_t large_per_item, small_per_item;
     clattn_similarity similarity;
-  } kinds[] = {{"three-step", 16, 12416, 5248, 0, 0, CLATTN_DOT},
-               {"three-step", 16, 13440, 5760, 0, 0, CLATTN_COSINE},
-               {"three-step", 16, 16576, 7360, 0, 0, CLATTN_ADDITIVE},
-               {"flash-gpu-simt", 16, 26244, 8836, 4, 4, CLATTN_DOT},
-               {"flash-gpu-simt", 33, 26244, 8836, 4, 8, CLATTN_DOT},
-               {"flash-gpu-simt", 64, 26244, 8836, 4, 8, CLATTN_DOT},
-               {"flash-gpu-simt", 65, 26244, 8836, 8, 8, CLATTN_DOT},
-               {"flash-gpu-simt", 300, 26244, 8836, 8, 8, CLATTN_DOT},
-               {"flash-gpu-simt", 300, 27268, 9348, 8, 8, CLATTN_COSINE},
-               {"flash-gpu-simt", 16, 30404, 10948, 4, 4, CLATTN_ADDITIVE}};
+    clattn_rope rope;
+  } kinds[] = {{"three-step", 16, 12416, 5248, 0, 0, CLATTN_DOT, 0},
+               {"three-step", 16, 13440, 5760, 0, 0, CLATTN_COSINE, 0},
+               {"three-step", 16, 16576, 7360, 0, 0, CLATTN_ADDITIVE, 0},
+               {"flash-gpu-simt", 16, 26244, 8836, 4, 4, CLATTN_DOT, 0},
+               {"flash-gpu-simt", 33, 26244, 8836, 4, 8, CLATTN_DOT, 0},
+               {"flash-gpu-simt", 64, 26244, 8836, 4, 8, CLATTN_DOT, 0},
+               {"flash-gpu-simt", 65, 26244, 8836, 8, 8, CLATTN_DOT, 0},
+               {"flash-gpu-simt", 300, 26244, 8836, 8, 8, CLATTN_DOT, 0},
+               {"flash-gpu-simt", 300, 27268, 9348, 8, 8, CLATTN_COSINE, 0},
+               {"flash-gpu-simt", 16, 30404, 10948, 4, 4, CLATTN_ADDITIVE, 0},
+               {"three-step", 16, 13440, 5760, 0, 0, CLATTN_DOT, CLATTN_ROPE_HALF},
+               {"flash-gpu-simt", 300, 28292, 9860, 8, 8, CLATTN_COSINE, CLATTN_ROPE_INTERLEAVED},
+               {"flash-gpu-simt", 16, 31428, 11460, 4, 4, CLATTN_ADDITIVE, CLATTN_ROPE_HALF}};
   for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; ++k) {
     const struct {
       uint32_t work_group;
@@ -260,8 +266,8 @@ static void tiles_follow_the_work_group(void **state) {
                 {1024, kinds[k].large - 1, 8},
                 {1024, kinds[k].small, 8},
                 {1024, kinds[k].small - 1, 0}};
-    assert_int_equal(declared(16, 8, kinds[k].large_per_item > 0, kinds[k].similarity), kinds[k].large);
-    assert_int_equal(declared(8, 4, kinds[k].small_per_item > 0, kinds[k].similarity), kinds[k].small);
+    assert_int_equal(declared(16, 8, kinds[k].large_per_item > 0, kinds[k].similarity, kinds[k].rope), kinds[k].large);
+    assert_int_equal(declared(8, 4, kinds[k].small_per_item > 0, kinds[k].similarity, kinds[k].rope), kinds[k].small);
     for (size_t n = 0; n < sizeof rows / sizeof rows[0]; ++n) {
       asked a;
       char line[64];
@@ -269,6 +275,7 @@ static void tiles_follow_the_work_group(void **state) {
       (void)snprintf(line, sizeof line, "hq=2 sq=100 sk=100 d=16 dv=%" PRId64, kinds[k].v_dim);
       begin(&a, line, CL_DEVICE_TYPE_GPU);
       a.problem.similarity = kinds[k].similarity;
+      a.problem.rope = kinds[k].rope;
       a.request.variant = kinds[k].variant;
       a.device.max_work_group = rows[n].work_group;
       a.device.local_bytes = rows[n].local;
@@ -481,6 +488,7 @@ static void half_products(void **state) {
       {"q=f16 k=f16 v=f16 o=f16 math=half", 1},
       {"q=f16 k=f16 v=f16 math=half sim=additive", 0}, /* what meets is not what came as halves */
       {"q=f16 k=f16 v=f16 math=half sim=cosine", 0},
+      {"q=f16 k=f16 v=f16 math=half rope=half", 0},
       {"q=f16 k=f16 v=f16", 0},
       {"q=f16 k=f16 v=f16 math=tf32", 0},
       {"math=half", 0},

@@ -22,6 +22,9 @@ int cli_fail(int code, const char *format, ...);
  * and, after a failed kernel build, the compiler's log. */
 int cli_fail_status(clattn_status status, const clattn_error *error, const char *what);
 int cli_fail_memory(void);
+/* From now on sentences are written into text (cut to fit, the last one stays) instead of to stderr; NULL: to stderr
+ * again.  For one failure of many that does not end the work. */
+void cli_fail_catch(char *text, size_t capacity);
 
 /* An error that keeps the compiler's log: init before the call, release after. */
 int cli_error_init(clattn_error *error);
@@ -32,6 +35,10 @@ int cli_devices(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_merge(int argc, char **argv);
+int cli_embed(int argc, char **argv);
+int cli_view(int argc, char **argv);
+int cli_bench(int argc, char **argv);
+int cli_compare(int argc, char **argv);
 
 /* ---- process ---- */
 

@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "convert.h"
 #include "request.h"
+#include "rope.h"
 
 /* SplitMix64: one 64-bit state per array, the same on every machine. */
 static uint64_t draw(uint64_t *state) {
@@ -76,8 +77,10 @@ static int draw_input(cli_request *request, int input, uint64_t max_bytes) {
   const int bytes_of_mask = input == CLI_KEEP_MASK && problem->keep_mask_kind == CLATTN_MASK_U8;
   const int bits_of_mask = (input == CLI_KEEP_MASK && !bytes_of_mask) || input == CLI_BLOCK_MASK;
   const clattn_tensor *descriptor = cli_input_tensor(&request->problem, input);
-  const int is_mask = bytes_of_mask || bits_of_mask || input == CLI_PAGE_TABLE;
-  const clattn_dtype dtype = is_mask ? CLATTN_F32 : descriptor->dtype;
+  const int of_positions = input == CLI_POSITIONS_Q || input == CLI_POSITIONS_K;
+  const int of_tables = input == CLI_ROPE_COS || input == CLI_ROPE_SIN;
+  const int untyped = bytes_of_mask || bits_of_mask || input == CLI_PAGE_TABLE || of_positions;
+  const clattn_dtype dtype = untyped ? CLATTN_F32 : descriptor->dtype;
   /* What codes have on average: 73 is the deviation of -127 to 127, 4.6 that of -8 to 7. */
   const float size = input != CLI_K_SCALE && input != CLI_V_SCALE                                ? 1
                      : (input == CLI_K_SCALE ? problem->k.dtype : problem->v.dtype) == CLATTN_I8 ? 73
@@ -99,13 +102,17 @@ static int draw_input(cli_request *request, int input, uint64_t max_bytes) {
     return cli_fail_memory();
   if (cli_dtype_is_quantised(dtype))
     draw_codes(&state, dtype, bytes, data);
-  for (int64_t i = 0; i < count && input != CLI_ALIBI_SLOPES && !cli_dtype_is_quantised(dtype); i++) {
+  if (of_tables && count > 0)
+    cli_rope_fill(request->rope_base, input == CLI_ROPE_SIN, shape, stride, data);
+  for (int64_t i = 0; i < count && input != CLI_ALIBI_SLOPES && !of_tables && !cli_dtype_is_quantised(dtype); i++) {
     if (bytes_of_mask)
       ((uint8_t *)data)[i] = draw(&state) % 4 != 0;
     else if (bits_of_mask)
       ((uint32_t *)data)[i] = draw_bits(&state);
     else if (input == CLI_PAGE_TABLE)
       ((int32_t *)data)[i] = problem->num_pages > 0 ? (int32_t)(draw(&state) % (uint64_t)problem->num_pages) : 0;
+    else if (of_positions)
+      ((int32_t *)data)[i] = (int32_t)(draw(&state) % (uint64_t)problem->rope_positions);
     else if (input == CLI_HEAD_SCALE || input == CLI_K_SCALE || input == CLI_V_SCALE)
       put_float(dtype, data, i, draw_factor(&state) / size);
     else

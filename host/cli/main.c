@@ -16,6 +16,10 @@ static const char help[] =
     "  clattn run        compute attention on arrays from files, text or a seed\n"
     "  clattn explain    show every step on matrices up to 8 x 8\n"
     "  clattn merge      put together attention that was computed over parts of the keys\n"
+    "  clattn bench      measure attention on a device, as a percent of what the device can do\n"
+    "  clattn compare    saved runs of the benchmark side by side\n"
+    "  clattn embed      sentences as vectors, by a model of the BERT family\n"
+    "  clattn view       what a model's heads look at in a sentence\n"
     "\n"
     "  clattn COMMAND --help   options and examples of a command\n"
     "  clattn --version        the version\n"
@@ -30,7 +34,8 @@ static const char help[] =
 static const struct {
   const char *name;
   int (*run)(int argc, char **argv);
-} commands[] = {{"devices", cli_devices}, {"run", cli_run}, {"explain", cli_explain}, {"merge", cli_merge}};
+} commands[] = {{"devices", cli_devices}, {"run", cli_run},   {"explain", cli_explain}, {"merge", cli_merge},
+                {"embed", cli_embed},     {"view", cli_view}, {"bench", cli_bench},     {"compare", cli_compare}};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int unknown(const char *word) {

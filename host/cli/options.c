@@ -12,6 +12,8 @@
 
 #include "cli.h"
 
+enum { OPTIONS_MOST = 128 };
+
 /* Edit distance, for words up to 31 characters. */
 static size_t distance(const char *a, const char *b) {
   const size_t n = strlen(a), m = strlen(b);
@@ -48,10 +50,10 @@ const char *cli_nearest(const char *word, const char *const *words, size_t count
 }
 
 static int unknown_option(const char *command, const char *word, const struct option *longs) {
-  const char *names[64];
+  const char *names[OPTIONS_MOST];
   char name[64];
   size_t count = 0;
-  while (count < 64 && longs[count].name != NULL) {
+  while (count < OPTIONS_MOST && longs[count].name != NULL) {
     names[count] = longs[count].name;
     count++;
   }
@@ -67,7 +69,7 @@ static int unknown_option(const char *command, const char *word, const struct op
 }
 
 int cli_next_option(int argc, char **argv, const struct option *longs) {
-  static uint64_t given; /* a bit per entry of longs */
+  static unsigned char given[OPTIONS_MOST]; /* of longs */
   int which = -1;
   opterr = 0;
   const int at = optind;
@@ -94,22 +96,21 @@ int cli_next_option(int argc, char **argv, const struct option *longs) {
     }
     return unknown_option(argv[0], argv[at], longs);
   }
-  if (which >= 0 && which < 64 && option < CLI_REPEATABLE) {
-    const uint64_t bit = UINT64_C(1) << which;
-    if (given & bit) {
+  if (which >= 0 && which < OPTIONS_MOST && option < CLI_REPEATABLE) {
+    if (given[which]) {
       cli_fail(CLI_USAGE, "%s: --%s is given twice", argv[0], longs[which].name);
       return '?';
     }
-    given |= bit;
+    given[which] = 1;
   }
   return option;
 }
 
 char **cli_join_causal(int *argc, char **argv, char **storage) {
-  static const char name[] = "--causal";
+  static const char *const names[] = {"--causal", "--heatmap"};
   size_t bytes = 1;
   for (int i = 0; i < *argc; i++)
-    bytes += sizeof name + 1 + strlen(argv[i]);
+    bytes += strlen(argv[i]) + 2;
   char **joined = calloc((size_t)*argc + 1, sizeof *joined);
   char *at = malloc(bytes);
   *storage = at;
@@ -122,10 +123,13 @@ char **cli_join_causal(int *argc, char **argv, char **storage) {
   int count = 0;
   for (int i = 0; i < *argc; i++) {
     joined[count] = argv[i];
-    if (strcmp(argv[i], name) == 0 && i + 1 < *argc && argv[i + 1][0] != '-') {
-      joined[count] = at;
-      at += snprintf(at, sizeof name + 1 + strlen(argv[i + 1]), "%s=%s", name, argv[i + 1]) + 1;
-      i++;
+    for (size_t n = 0; n < sizeof names / sizeof names[0] && i + 1 < *argc; n++) {
+      if (strcmp(argv[i], names[n]) == 0 && argv[i + 1][0] != '-') {
+        joined[count] = at;
+        at += snprintf(at, strlen(names[n]) + strlen(argv[i + 1]) + 2, "%s=%s", names[n], argv[i + 1]) + 1;
+        i++;
+        break;
+      }
     }
     count++;
   }

@@ -9,14 +9,15 @@
 #include "clattn.h"
 
 /* getopt_long with our own messages: the next option's value, -1 at the end, '?' after an error that was printed (a
- * word that is no option, or an option given twice, is one).  Options are long ones only, at most 64; those whose
+ * word that is no option, or an option given twice, is one).  Options are long ones only, at most 128; those whose
  * value is CLI_REPEATABLE or above may be given again. */
 enum { CLI_REPEATABLE = 1000 };
 int cli_next_option(int argc, char **argv, const struct option *longs);
 /* The nearest of the words, NULL when none is near. */
 const char *cli_nearest(const char *word, const char *const *words, size_t count);
-/* Makes every "--causal top-left" one word, since getopt takes an optional value only behind '='.  Returns a new
- * NULL-ended argv (malloc'ed, with *storage, which both must be freed after use), or NULL without memory. */
+/* Makes every "--causal top-left" and "--heatmap F" one word, since getopt takes an optional value only behind '='.
+ * Returns a new NULL-ended argv (malloc'ed, with *storage, which both must be freed after use), or NULL without
+ * memory. */
 char **cli_join_causal(int *argc, char **argv, char **storage);
 
 /* Whole-text numbers; 0 unless the text is one.  */

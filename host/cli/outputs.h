@@ -5,11 +5,11 @@
 
 #include "npy.h"
 
-enum { CLI_MAX_FILES = 5 };
+enum { CLI_MAX_FILES = 6 };
 
 typedef struct cli_file {
   const char *option, *path; /* path NULL: not asked for */
-  const char *type;          /* of what was put, as in npy.h */
+  const char *type;          /* of what was put, as in npy.h, or the name of a picture's format */
   int rank;                  /* of what was put */
   int64_t shape[4];
   clattn_npy_writer writer;

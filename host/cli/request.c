@@ -10,6 +10,7 @@
 #include "arrays.h"
 #include "cli.h"
 #include "convert.h"
+#include "rope.h"
 #include "types.h"
 
 static const struct input_row {
@@ -29,6 +30,10 @@ static const struct input_row {
     [CLI_ADD_W] = {"add-w", offsetof(clattn_problem, add_w)},
     [CLI_K_SCALE] = {"k-scale", offsetof(clattn_problem, k_scale)},
     [CLI_V_SCALE] = {"v-scale", offsetof(clattn_problem, v_scale)},
+    [CLI_ROPE_COS] = {"rope-cos", offsetof(clattn_problem, rope_cos)},
+    [CLI_ROPE_SIN] = {"rope-sin", offsetof(clattn_problem, rope_sin)},
+    [CLI_POSITIONS_Q] = {"positions-q", 0},
+    [CLI_POSITIONS_K] = {"positions-k", 0},
 };
 
 static const char *const ints_names[CLI_INTS] = {
@@ -56,7 +61,9 @@ int cli_paged(const clattn_problem *problem) {
 }
 
 clattn_tensor *cli_input_tensor(clattn_problem *problem, int input) {
-  return input == CLI_PAGE_TABLE ? NULL : (clattn_tensor *)(void *)((char *)problem + inputs[input].descriptor);
+  if (input == CLI_PAGE_TABLE || input == CLI_POSITIONS_Q || input == CLI_POSITIONS_K)
+    return NULL;
+  return (clattn_tensor *)(void *)((char *)problem + inputs[input].descriptor);
 }
 
 int cli_input_used(const clattn_problem *problem, int input) {
@@ -81,6 +88,12 @@ int cli_input_used(const clattn_problem *problem, int input) {
     return cli_dtype_is_quantised(problem->k.dtype);
   case CLI_V_SCALE:
     return cli_dtype_is_quantised(problem->v.dtype);
+  case CLI_ROPE_COS:
+  case CLI_ROPE_SIN:
+    return problem->rope != CLATTN_ROPE_NONE;
+  case CLI_POSITIONS_Q:
+  case CLI_POSITIONS_K:
+    return problem->rope != CLATTN_ROPE_NONE && problem->use_positions;
   default:
     return 1;
   }
@@ -92,6 +105,8 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 
 void cli_input_shape(const clattn_problem *problem, int input, int64_t shape[4]) {
   const int of_keys = input == CLI_K || input == CLI_V || input == CLI_K_SCALE || input == CLI_V_SCALE;
+  const int packed_q = (input == CLI_Q || input == CLI_POSITIONS_Q) && cli_packed_q(problem);
+  const int packed_k = (of_keys || input == CLI_POSITIONS_K) && cli_packed_k(problem);
   shape[0] = problem->batch;
   shape[1] = of_keys ? problem->kv_heads : problem->q_heads;
   shape[2] = of_keys ? problem->k_len : problem->q_len;
@@ -132,16 +147,27 @@ void cli_input_shape(const clattn_problem *problem, int input, int64_t shape[4])
     shape[1] = shape[2] = 1;
     shape[3] = problem->max_pages;
     break;
+  case CLI_ROPE_COS:
+  case CLI_ROPE_SIN:
+    shape[1] = 1;
+    shape[2] = problem->rope_positions;
+    shape[3] = problem->rope_dim / 2;
+    break;
+  case CLI_POSITIONS_Q:
+  case CLI_POSITIONS_K:
+    shape[2] = input == CLI_POSITIONS_Q ? problem->q_len : problem->k_len;
+    shape[1] = shape[3] = 1;
+    break;
   default:
     break;
   }
   if (of_keys && cli_paged(problem)) {
     shape[0] = problem->num_pages;
     shape[2] = problem->page_size;
-  } else if (of_keys && cli_packed_k(problem)) {
+  } else if (packed_k) {
     shape[0] = 1;
     shape[2] = problem->total_k;
-  } else if (input == CLI_Q && cli_packed_q(problem)) {
+  } else if (packed_q) {
     shape[0] = 1;
     shape[2] = problem->total_q;
   }
@@ -153,11 +179,21 @@ int cli_input_strides(const clattn_problem *problem, int input, const int64_t sh
     memcpy(stride, rows, sizeof rows);
     return 1;
   }
+  if (input == CLI_POSITIONS_Q || input == CLI_POSITIONS_K) {
+    const int64_t rows[4] = {shape[2], 0, 1, 0};
+    memcpy(stride, rows, sizeof rows);
+    return 1;
+  }
   const clattn_tensor *tensor = (const clattn_tensor *)(const void *)((const char *)problem + inputs[input].descriptor);
   if ((input == CLI_ALIBI_SLOPES || input == CLI_SINK || input == CLI_HEAD_SCALE) &&
       tensor->layout != CLATTN_LAYOUT_STRIDED) {
     const int64_t heads[4] = {0, 1, 0, 0};
     memcpy(stride, heads, sizeof heads);
+    return 1;
+  }
+  if ((input == CLI_ROPE_COS || input == CLI_ROPE_SIN) && tensor->layout != CLATTN_LAYOUT_STRIDED) {
+    const int64_t lines[4] = {0, 0, shape[3], 1}; /* shared by the batch */
+    memcpy(stride, lines, sizeof lines);
     return 1;
   }
   return cli_strides(tensor, shape, stride);
@@ -421,6 +457,8 @@ static int from_files(const cli_request_options *options, cli_request *request) 
   request->problem.use_head_scale = options->input[CLI_HEAD_SCALE] != NULL;
   if (code == CLI_OK)
     code = apply_rules(options, request);
+  if (code == CLI_OK)
+    code = cli_rope_from_files(options, request);
   return code == CLI_OK ? check_problem(&request->problem, "the problem") : code;
 }
 
@@ -447,6 +485,8 @@ static int refuse_rules(const cli_request_options *options) {
                {"bias-dtype", options->dtype[CLI_BIAS] != NULL},
                {"out-dtype", options->out_dtype != NULL},
                {"v-dim", options->v_dim != NULL},
+               {"rope", options->rope != NULL},
+               {"rope-dim", options->rope_dim != NULL},
                {"block-size", options->block_size != NULL},
                {"page-size", options->page_size != NULL},
                {"layout", options->layout != NULL}};
@@ -540,6 +580,10 @@ static void fill_sizes(clattn_problem *problem) {
     problem->q_len = problem->total_q;
   if (cli_packed_k(problem) && problem->k_len == 0)
     problem->k_len = problem->total_k;
+  if (problem->rope != CLATTN_ROPE_NONE && problem->rope_dim == 0)
+    problem->rope_dim = problem->qk_dim;
+  if (problem->rope != CLATTN_ROPE_NONE && problem->rope_positions == 0)
+    problem->rope_positions = problem->k_len > 0 ? problem->k_len : 1;
   /* Options may ask for results that the line does not have. */
   if (cli_packed_q(problem) && problem->outputs != 0 && !(problem->outputs & CLATTN_OUT_O))
     problem->o.layout = CLATTN_LAYOUT_PACKED;
@@ -622,7 +666,7 @@ static int from_line(const cli_request_options *options, cli_request *request) {
   fill_sizes(problem);
   storage_of_line(options, request);
   for (int i = 0; i < CLI_INPUTS && code == CLI_OK; i++) {
-    if (options->input[i] != NULL)
+    if (options->input[i] != NULL && (i < CLI_ROPE_COS || i > CLI_POSITIONS_K))
       code = take_given(options->input[i], request, i);
     else if ((i == CLI_K_SCALE || i == CLI_V_SCALE) && request->input[i].name != NULL)
       code = cli_take_scale(request, i, NULL);
@@ -636,6 +680,8 @@ static int from_line(const cli_request_options *options, cli_request *request) {
     if (options->ints[order[i]] != NULL)
       code = take_given_ints(options->ints[order[i]], request, order[i]);
   }
+  if (code == CLI_OK)
+    code = cli_rope_from_line(options, request);
   if (code == CLI_OK)
     code = check_given_table(request);
   if (code == CLI_OK && options->seed != NULL) {

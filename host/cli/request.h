@@ -23,6 +23,10 @@ enum {
   CLI_ADD_W,
   CLI_K_SCALE,
   CLI_V_SCALE,
+  CLI_ROPE_COS,
+  CLI_ROPE_SIN,
+  CLI_POSITIONS_Q,
+  CLI_POSITIONS_K,
   CLI_INPUTS
 };
 
@@ -39,6 +43,7 @@ typedef struct cli_request_options {
   const char *dtype[CLI_STORED], *out_dtype, *v_dim; /* names of storage types; the head dimension of v in i4 */
   const char *hook, *hook_arg[CLI_MOST_HOOK_ARGS];
   int hook_args;
+  const char *rope, *rope_dim, *rope_base;
   const char *layout;      /* "bhsd", "bshd" or NULL */
   const char *line, *seed; /* --problem, --seed */
   cli_rules rules;
@@ -61,7 +66,8 @@ typedef struct cli_request {
   cli_storage storage[CLI_STORED];
   cli_hook hook;
   int from_line;
-  int rank, bshd; /* of q's file, for the outputs' shapes; 4 and 0 with a problem line */
+  double rope_base; /* of the tables that are made here */
+  int rank, bshd;   /* of q's file, for the outputs' shapes; 4 and 0 with a problem line */
   uint64_t seed;
 } cli_request;
 
@@ -69,8 +75,9 @@ typedef struct cli_request {
 int cli_request_make(const cli_request_options *options, cli_request *out);
 /* Draws what the problem uses and nobody gave: normal numbers for q, k, v, bias, sink and add_w, codes of i8 and i4
  * whose scales make them numbers of size 1, head scales from 0.5 to 1.5, three of four keys or blocks kept by the
- * masks, valid lengths, offsets, sequences and pages.  ALiBi gets the standard slopes.  The same seed gives the same
- * numbers everywhere, whichever others are given.  max_bytes bounds one array. */
+ * masks, valid lengths, offsets, sequences, pages and positions.  ALiBi gets the standard slopes, rotary embedding the
+ * standard tables.  The same seed gives the same numbers everywhere, whichever others are given.  max_bytes bounds one
+ * array. */
 int cli_request_draw(cli_request *request, uint64_t max_bytes);
 void cli_request_close(cli_request *request);
 
@@ -83,7 +90,7 @@ int cli_packed_k(const clattn_problem *problem);
 int cli_paged(const clattn_problem *problem);
 /* 1 if the problem has the array. */
 int cli_input_used(const clattn_problem *problem, int input);
-/* NULL for the page table, which the problem does not describe. */
+/* NULL for the page table and positions, which the problem does not describe. */
 clattn_tensor *cli_input_tensor(clattn_problem *problem, int input);
 /* Shapes of the problem's tensors over (batch, head, row, element): packed ones are (1, head, row of all, element),
  * paged ones (page, head, row in page, element), masks of bits count words on the last axis, scales count groups. */

@@ -11,11 +11,12 @@
 #include "heatmap.h"
 #include "outputs.h"
 #include "pass.h"
+#include "picture.h"
 #include "report.h"
 #include "request.h"
 #include "verify.h"
 
-/* Three parts: compilers need not take longer literals. */
+/* Four parts: compilers need not take longer literals. */
 static const char help[] =
     "usage: clattn run --q F --k F --v F [options]\n"
     "       clattn run --problem LINE [--seed N] [options]\n"
@@ -89,6 +90,17 @@ static const char help_types[] =
     "  --v-dim N           elements in a row of v in u1; default two per byte (a row of k has as many as q's)\n"
     "  --out-dtype T       f32, f16 (written as f2) or bf16 (as u2); default: q's type\n"
     "  --math M            exact (default); half or tf32 permit products that are rounded so, for speed\n";
+static const char help_rope[] =
+    "\n"
+    "rotary embedding: q and k are rotated before they meet; keys in a cache stay as they are\n"
+    "  --rope R            half: pairs of elements (d, d + dim/2), or interleaved: (2d, 2d + 1).  A query is rotated "
+    "by\n"
+    "                      its position, as the rules above have it, a key by its number\n"
+    "  --rope-dim N        elements that are rotated, the first ones; even (default: all)\n"
+    "  --rope-base X       for the tables that this program makes: position * X^(-2d/dim) (default 10000)\n"
+    "  --rope-cos F --rope-sin F   f4, (positions, dim/2) or (batch, positions, dim/2): other tables\n"
+    "  --positions-q F --positions-k F   i4 or i8, (rows) or (batch, rows): positions in the tables instead; causal,\n"
+    "                      windows and the like keep theirs.  Of packed sequences, one for each of all rows\n";
 static const char help_rest[] =
     "\n"
     "outputs (.npy; all are written, or none)\n"
@@ -108,7 +120,9 @@ static const char help_rest[] =
     "\n"
     "what is shown\n"
     "  --q-labels, --k-labels A,B,...|@FILE   names of queries and keys in the heat map (file: one per line)\n"
-    "  --heat B,H          show the heat map of this batch entry and head (default 0,0)\n"
+    "  --heat B,H          the heat map is of this batch entry and head (default 0,0; in a file: all of them)\n"
+    "  --heatmap [F]       a heat map of the weights: in the terminal, or as F.svg, F.png or F.html (a page with\n"
+    "                      selectors); any number of queries and keys, long ones are binned\n"
     "  --explain           problem line, variant, tile, workspace, why, peak memory\n"
     "  --verify            compare with the double-precision reference (sampled rows when large); exit 1 on a "
     "difference\n"
@@ -124,6 +138,7 @@ static const char help_rest[] =
     "  clattn run --q q.npy --k k.npy --v v.npy --causal --out o.npy --weights w.npy --verify\n"
     "  clattn run --q q.npy --k k.npy --v v.npy --causal bottom-right --window 128,0 --lse lse.npy --explain\n"
     "  clattn run --problem 'hq=8 sq=1152 sk=1152 d=64' --seed 1 --verify --json\n"
+    "  clattn run --q q.npy --k k.npy --v v.npy --q-labels @words.txt --k-labels @words.txt --heatmap heads.html\n"
     "and one rule or more behind 'clattn run --q q.npy --k k.npy --v v.npy --out o.npy':\n"
     "  --alibi symmetric                              --alibi signed --alibi-slopes slopes.npy\n"
     "  --sink sink.npy                                --sink '0.5 0.5 1 1' (four heads)\n"
@@ -135,9 +150,11 @@ static const char help_rest[] =
     "  --max-logit logits.npy                         --batch-invariant --verify=device\n"
     "  --q-dtype f16 --k-dtype i8 --v-dtype i8        --k-dtype i4 --k-scale k_scale.npy (k.npy of u1)\n"
     "  --similarity cosine --head-scale '5 5 8 8'     --similarity additive --add-w w.npy --math half\n"
+    "  --rope half --rope-base 500000 --causal        --rope interleaved --rope-dim 64 --causal bottom-right\n"
+    "  --rope half --rope-cos cos.npy --rope-sin sin.npy --positions-q pq.npy --positions-k pk.npy\n"
     "  --hook bias.cl --hook-arg buffer=table.npy --hook-arg scalar=0.5 --hook-arg scalar=32\n";
 
-enum { FILE_OUT, FILE_WEIGHTS, FILE_SCORES, FILE_LSE, FILE_MAX_LOGIT };
+enum { FILE_OUT, FILE_WEIGHTS, FILE_SCORES, FILE_LSE, FILE_MAX_LOGIT, FILE_HEATMAP };
 
 enum { VERIFY_NOTHING, VERIFY_REFERENCE, VERIFY_DEVICE };
 
@@ -145,7 +162,7 @@ typedef struct run_options {
   cli_request_options request;
   cli_files files;
   const char *stage, *device, *variant, *cap, *q_labels, *k_labels, *heat, *verify_with;
-  int explain, verify, json;
+  int explain, verify, json, heatmap; /* heatmap: in the terminal */
   /* From the texts above. */
   clattn_stage scores_stage;
   uint64_t workspace_cap;
@@ -165,12 +182,17 @@ enum {
   OPT_HEAD_SCALE,
   OPT_ADD_W,
   OPT_K_SCALE,
-  OPT_V_SCALE, /* up to here as CLI_Q and so on */
+  OPT_V_SCALE,
+  OPT_ROPE_COS,
+  OPT_ROPE_SIN,
+  OPT_POSITIONS_Q,
+  OPT_POSITIONS_K, /* up to here as CLI_Q and so on */
   OPT_OUT,
   OPT_WEIGHTS,
   OPT_SCORES,
   OPT_LSE,
   OPT_MAX_LOGIT,
+  OPT_HEATMAP, /* from OPT_OUT on as FILE_OUT and so on */
   OPT_Q_LENGTHS,
   OPT_K_LENGTHS,
   OPT_PREFIX,
@@ -188,6 +210,9 @@ enum {
   OPT_SIMILARITY,
   OPT_MATH,
   OPT_HOOK,
+  OPT_ROPE,
+  OPT_ROPE_DIM,
+  OPT_ROPE_BASE,
   OPT_ALIBI,
   OPT_CHUNK,
   OPT_BATCH_INVARIANT,
@@ -248,6 +273,13 @@ static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
                                       {"k-scale", required_argument, NULL, OPT_K_SCALE},
                                       {"v-scale", required_argument, NULL, OPT_V_SCALE},
                                       {"v-dim", required_argument, NULL, OPT_V_DIM},
+                                      {"rope", required_argument, NULL, OPT_ROPE},
+                                      {"rope-dim", required_argument, NULL, OPT_ROPE_DIM},
+                                      {"rope-base", required_argument, NULL, OPT_ROPE_BASE},
+                                      {"rope-cos", required_argument, NULL, OPT_ROPE_COS},
+                                      {"rope-sin", required_argument, NULL, OPT_ROPE_SIN},
+                                      {"positions-q", required_argument, NULL, OPT_POSITIONS_Q},
+                                      {"positions-k", required_argument, NULL, OPT_POSITIONS_K},
                                       {"hook", required_argument, NULL, OPT_HOOK},
                                       {"hook-arg", required_argument, NULL, OPT_HOOK_ARG},
                                       {"chunk", required_argument, NULL, OPT_CHUNK},
@@ -265,6 +297,7 @@ static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
                                       {"q-labels", required_argument, NULL, OPT_Q_LABELS},
                                       {"k-labels", required_argument, NULL, OPT_K_LABELS},
                                       {"heat", required_argument, NULL, OPT_HEAT},
+                                      {"heatmap", optional_argument, NULL, OPT_HEATMAP},
                                       {"problem", required_argument, NULL, OPT_PROBLEM},
                                       {"seed", required_argument, NULL, OPT_SEED},
                                       {"explain", no_argument, NULL, OPT_EXPLAIN},
@@ -287,6 +320,9 @@ static void take_option(int option, run_options *o) {
                 {OPT_MATH, &r->rules.math},
                 {OPT_HOOK, &r->hook},
                 {OPT_ALIBI, &r->rules.alibi},
+                {OPT_ROPE, &r->rope},
+                {OPT_ROPE_DIM, &r->rope_dim},
+                {OPT_ROPE_BASE, &r->rope_base},
                 {OPT_CHUNK, &r->rules.chunk},
                 {OPT_OFFSET, &r->rules.offset},
                 {OPT_WINDOW, &r->rules.window},
@@ -304,9 +340,9 @@ static void take_option(int option, run_options *o) {
                 {OPT_HEAT, &o->heat},
                 {OPT_VERIFY, &o->verify_with},
                 {OPT_CAUSAL, &r->rules.alignment}};
-  if (option >= OPT_Q && option <= OPT_V_SCALE)
+  if (option >= OPT_Q && option <= OPT_POSITIONS_K)
     r->input[option - OPT_Q] = optarg;
-  if (option >= OPT_OUT && option <= OPT_MAX_LOGIT)
+  if (option >= OPT_OUT && option <= OPT_HEATMAP)
     o->files.file[option - OPT_OUT].path = optarg;
   if (option >= OPT_Q_DTYPE && option <= OPT_BIAS_DTYPE)
     r->dtype[option - OPT_Q_DTYPE] = optarg;
@@ -324,6 +360,7 @@ static void take_option(int option, run_options *o) {
   if (option == OPT_VERIFY)
     o->verify = VERIFY_REFERENCE;
   o->json |= option == OPT_JSON;
+  o->heatmap |= option == OPT_HEATMAP && optarg == NULL;
 }
 
 /* Texts that can be judged without the arrays. */
@@ -360,26 +397,32 @@ static int check_options(run_options *o) {
       memcpy(batch, o->heat, (size_t)(comma - o->heat));
     if (comma == NULL || !cli_parse_int64(batch, &o->heat_batch) || !cli_parse_int64(comma + 1, &o->heat_head))
       return cli_fail(CLI_USAGE, "--heat takes a batch entry and a head, as in 0,3; not '%s'", o->heat);
-    if (o->json)
-      return cli_fail(CLI_USAGE, "--heat and --json exclude each other");
+    o->heatmap |= o->files.file[FILE_HEATMAP].path == NULL;
   }
+  if (o->heatmap && o->json)
+    return cli_fail(CLI_USAGE, "--%s and --json exclude each other", o->heat != NULL ? "heat" : "heatmap");
   return CLI_OK;
 }
 
-/* Whether a heat map is shown. */
+/* Whether a heat map is shown in the terminal, and whether the one that goes to a file can be drawn. */
 static int want_heat(const run_options *o, const clattn_problem *problem, int *heat) {
   const int fits =
       problem->q_len > 0 && problem->k_len > 0 && problem->q_len <= CLI_HEAT_MOST && problem->k_len <= CLI_HEAT_MOST;
-  *heat = !o->json && fits && (o->heat != NULL || o->files.file[FILE_OUT].path == NULL);
+  const char *path = o->files.file[FILE_HEATMAP].path;
+  const int64_t shape[4] = {o->heat != NULL ? 1 : problem->batch, o->heat != NULL ? 1 : problem->q_heads,
+                            problem->q_len, problem->k_len};
+  *heat = !o->json && fits && (o->heatmap || (path == NULL && o->files.file[FILE_OUT].path == NULL));
+  if (o->heatmap && !fits)
+    return cli_fail(CLI_USAGE,
+                    "--%s: a heat map in the terminal needs 1 to %d queries and keys, here %" PRId64 " and %" PRId64
+                    "; --heatmap F.svg, F.png or F.html takes more",
+                    o->heat != NULL ? "heat" : "heatmap", CLI_HEAT_MOST, problem->q_len, problem->k_len);
   if (o->heat == NULL)
-    return CLI_OK;
-  if (!fits)
-    return cli_fail(CLI_USAGE, "--heat: a heat map needs 1 to %d queries and keys, here %" PRId64 " and %" PRId64,
-                    CLI_HEAT_MOST, problem->q_len, problem->k_len);
+    return path != NULL ? cli_picture_check("heatmap", path, shape) : CLI_OK;
   if (o->heat_batch < 0 || o->heat_batch >= problem->batch || o->heat_head < 0 || o->heat_head >= problem->q_heads)
     return cli_fail(CLI_USAGE, "--heat %s: there are %" PRId64 " batch entries of %" PRId64 " heads, counted from 0",
                     o->heat, problem->batch, problem->q_heads);
-  return CLI_OK;
+  return path != NULL ? cli_picture_check("heatmap", path, shape) : CLI_OK;
 }
 
 /* The last `rank` axes of (batch, head, row, element), head and row swapped for bshd and for what is packed. */
@@ -395,6 +438,29 @@ static int put_axes(cli_file *file, const cli_result *result, int rank, int bshd
     stride[i] = result->stride[order[end - axes + i]];
   }
   return cli_files_put(file, cli_dtype_npy(result->dtype), axes, shape, stride, result->stored);
+}
+
+/* All heads, or the one that was asked for. */
+static int put_heatmap(const run_options *o, const cli_result *weights, const cli_labels *q_labels,
+                       const cli_labels *k_labels, cli_file *file) {
+  cli_picture picture;
+  char title[96];
+  cli_picture_init(&picture);
+  picture.weights = weights->data;
+  memcpy(picture.shape, weights->shape, sizeof picture.shape);
+  memcpy(picture.stride, weights->stride, sizeof picture.stride);
+  picture.rows = q_labels;
+  picture.columns = k_labels;
+  picture.layer_name = "batch entry";
+  if (o->heat != NULL) {
+    snprintf(title, sizeof title, "batch entry %" PRId64 ", head %" PRId64, o->heat_batch, o->heat_head);
+    picture.title = title;
+    picture.weights += o->heat_batch * weights->stride[0] + o->heat_head * weights->stride[1];
+    picture.shape[0] = picture.shape[1] = 1;
+    picture.first_layer = o->heat_batch;
+    picture.first_head = o->heat_head;
+  }
+  return cli_picture_put(&picture, file);
 }
 
 static int put_files(run_options *o, const cli_request *request, const cli_pass passes[2], int scores_pass) {
@@ -431,7 +497,7 @@ static int plan_passes(const run_options *o, const cli_session *session, const c
                        cli_pass passes[2], int *count) {
   const int line_scores = (problem->outputs & CLATTN_OUT_SCORES) != 0;
   const int want_scores = o->files.file[FILE_SCORES].path != NULL || line_scores;
-  const int want_weights = o->files.file[FILE_WEIGHTS].path != NULL || heat;
+  const int want_weights = o->files.file[FILE_WEIGHTS].path != NULL || o->files.file[FILE_HEATMAP].path != NULL || heat;
   const clattn_stage stage = line_scores && o->stage == NULL ? problem->stage : o->scores_stage;
   const int two = want_weights && want_scores && stage != CLATTN_STAGE_WEIGHTS;
   uint32_t outputs = CLATTN_OUT_O | (problem->outputs & CLATTN_OUT_MAX_LOGIT);
@@ -507,6 +573,8 @@ static int run(run_options *o) {
   const int good = cli_verified(&checks[0]) && cli_verified(&checks[1]);
   if (good)
     code = put_files(o, &request, passes, count - 1);
+  if (code == CLI_OK && good && o->files.file[FILE_HEATMAP].path != NULL)
+    code = put_heatmap(o, &passes[0].result[CLI_SCORES], &q_labels, &k_labels, &o->files.file[FILE_HEATMAP]);
   if (code != CLI_OK)
     goto done;
   const cli_report report = {
@@ -537,7 +605,7 @@ done:
 }
 
 int cli_run(int argc, char **argv) {
-  static const char *const names[CLI_MAX_FILES] = {"out", "weights", "scores", "lse", "max-logit"};
+  static const char *const names[CLI_MAX_FILES] = {"out", "weights", "scores", "lse", "max-logit", "heatmap"};
   run_options o;
   char *storage = NULL;
   int option, code = CLI_OK;
@@ -551,6 +619,7 @@ int cli_run(int argc, char **argv) {
     if (option == OPT_HELP) {
       code = cli_print_help(help);
       code = code == CLI_OK ? cli_print_help(help_types) : code;
+      code = code == CLI_OK ? cli_print_help(help_rope) : code;
       code = code == CLI_OK ? cli_print_help(help_rest) : code;
       goto done;
     }

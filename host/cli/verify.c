@@ -123,7 +123,8 @@ static void storage_tolerance(clattn_dtype dtype, int output, cli_verification *
  * pass whose products may be rounded differs by that, too. */
 static void tolerances(const cli_request *request, const cli_pass *pass, cli_verification *report) {
   const clattn_problem *problem = &pass->problem;
-  static const int measured[] = {CLI_Q, CLI_K, CLI_V, CLI_BIAS, CLI_ALIBI_SLOPES, CLI_HEAD_SCALE, CLI_ADD_W};
+  static const int measured[] = {CLI_Q,          CLI_K,     CLI_V,        CLI_BIAS,    CLI_ALIBI_SLOPES,
+                                 CLI_HEAD_SCALE, CLI_ADD_W, CLI_ROPE_COS, CLI_ROPE_SIN};
   double largest[CLI_INPUTS] = {0}, length[CLI_INPUTS] = {0}, sum[CLI_INPUTS] = {0}, *out = report->tolerance;
   for (size_t n = 0; n < sizeof measured / sizeof measured[0]; n++) {
     const int i = measured[n];
@@ -133,9 +134,15 @@ static void tolerances(const cli_request *request, const cli_pass *pass, cli_ver
                         : problem->similarity == CLATTN_DOT       ? 1 / sqrt((double)problem->qk_dim)
                                                                   : 1) *
                        (problem->use_head_scale ? largest[CLI_HEAD_SCALE] : 1);
-  const double products = problem->similarity == CLATTN_DOT      ? length[CLI_Q] * length[CLI_K]
+  /* What tables make of lengths: both of q and k grow by the root of it at most. */
+  const double turned =
+      problem->rope == CLATTN_ROPE_NONE
+          ? 1
+          : fmax(1, largest[CLI_ROPE_COS] * largest[CLI_ROPE_COS] + largest[CLI_ROPE_SIN] * largest[CLI_ROPE_SIN]);
+  const double turning = problem->rope == CLATTN_ROPE_NONE ? 0 : sqrt(turned) * (largest[CLI_Q] + largest[CLI_K]);
+  const double products = problem->similarity == CLATTN_DOT      ? turned * length[CLI_Q] * length[CLI_K]
                           : problem->similarity == CLATTN_COSINE ? 2
-                                                                 : 2 * sum[CLI_ADD_W];
+                                                                 : 2 * sum[CLI_ADD_W] * (1 + turning);
   /* Both operands and the product of 11 bits, and what half loses below its least number. */
   const double part = problem->math == CLATTN_MATH_EXACT ? 0 : ldexp(3, -11);
   const double least = problem->math == CLATTN_MATH_HALF
@@ -255,6 +262,10 @@ int cli_verify(const cli_request *request, const cli_pass *pass, cli_verificatio
   args.k_scale = request->input[CLI_K_SCALE].data;
   args.v_scale = request->input[CLI_V_SCALE].data;
   args.page_table = request->input[CLI_PAGE_TABLE].data;
+  args.rope_cos = request->input[CLI_ROPE_COS].data;
+  args.rope_sin = request->input[CLI_ROPE_SIN].data;
+  args.positions_q = request->input[CLI_POSITIONS_Q].data;
+  args.positions_k = request->input[CLI_POSITIONS_K].data;
   args.q_lengths = request->ints[CLI_Q_LENGTHS];
   args.k_lengths = request->ints[CLI_K_LENGTHS];
   args.q_offsets = request->ints[CLI_Q_OFFSETS];

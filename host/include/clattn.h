@@ -255,8 +255,9 @@ enum {
  * otherwise, but PACKED may give (0, head, row, element) and PAGED (page, head, row in page, element), where not all
  * are zero.  For bias, mask and scores the element axis is the key j, for scales the group.  Tensors of lower rank use
  * the axes of their shape above: lse (batch, head, row), slopes and max_logit (batch, head), sink and head_scale (head
- * alone, stride[1]), add_w (head, element: stride[1] and [3]); for these the unused strides are zero.  Masks: strides
- * in bytes (U8) or words (BITS), dtype stays 0.  Slopes with LAYOUT_BHSD are one per head, shared by the batch. */
+ * alone, stride[1]), add_w (head, element: stride[1] and [3]), rope_cos and rope_sin (batch, position, pair: stride[0],
+ * [2] and [3]); for these the unused strides are zero.  Masks: strides in bytes (U8) or words (BITS), dtype stays 0.
+ * Without strides of their own, slopes are one per head and rope's tables one for all, shared by the batch. */
 typedef struct clattn_tensor {
   clattn_dtype dtype;
   clattn_layout layout;
@@ -324,11 +325,19 @@ enum {
   CLATTN_ALIBI_SYMMETRIC = 2 /* -slope*|j-p| */
 };
 
+/* Rotary embedding (J. Su et al., 2021): q and k are rotated while they are loaded, before the similarity, so before
+ * the norms of the cosine and the sum of the additive one; keys in a cache are stored as they are.  The first
+ * rope_dim elements of a row make pairs (x, y), which become (x cos - y sin, x sin + y cos); the others stay.  cos and
+ * sin stand in the caller's tables, pair number n of a row at position t in element [t][n], in any numbers: scaled
+ * frequencies or lengths are a matter of the tables.
+ *
+ * A row's position in the tables is p, a key's is j.  With use_positions both are read from args.positions_q and
+ * positions_k instead, and mean this alone: causal, windows, chunks and ALiBi keep p and j. */
 typedef int32_t clattn_rope;
 enum {
   CLATTN_ROPE_NONE = 0,
-  CLATTN_ROPE_HALF = 1 /* pairs (d, d + dim/2) */,
-  CLATTN_ROPE_INTERLEAVED = 2 /* (2d, 2d+1) */
+  CLATTN_ROPE_HALF = 1,       /* pairs (d, d + rope_dim/2): GPT-NeoX, Llama of Transformers */
+  CLATTN_ROPE_INTERLEAVED = 2 /* (2d, 2d+1): GPT-J, the paper */
 };
 
 /* Results, a bit set; 0 means CLATTN_OUT_O alone.  MAX_LOGIT: the largest raw score (stage RAW) over the kept pairs
@@ -420,11 +429,15 @@ typedef struct clattn_problem {
   int64_t page_size;              /* keys of a page, >= 1 */
   clattn_tensor k_scale, v_scale; /* I8, I4: args.k_scale, v_scale: (batch, kv_head, key, group), f32 or f16 */
 
-  /* Rotary embedding of q and k while loading.  Not supported yet. */
+  /* Rotary embedding of q and k while loading.  Its tables args.rope_cos and rope_sin have the same strides; the batch
+   * shares them but with LAYOUT_STRIDED and a batch stride.  They have rope_positions rows (a field, below).  Without
+   * use_positions k_len must not reach beyond them, nor a row whose position the host knows: TOP_LEFT; VALUE, whose
+   * offset must be >= 0; host entries of args.q_offsets.  Other positions, from lengths or from arrays on the device, are
+   * clamped to the tables. */
   clattn_rope rope;
   uint32_t use_positions;           /* 1: args.positions_q and _k; 0: p for q, j for k */
-  int64_t rope_dim;                 /* 0 = qk_dim */
-  clattn_tensor rope_cos, rope_sin; /* (batch, -, position, rope_dim / 2) */
+  int64_t rope_dim;                 /* 0 = qk_dim; even, at most qk_dim */
+  clattn_tensor rope_cos, rope_sin; /* (batch, -, position, rope_dim / 2); f32, other types are refused */
 
   /* The caller's own rules; see clattn_hook_create.  The hook must outlive the plans made with it. */
   const clattn_hook *hook;
@@ -446,7 +459,9 @@ typedef struct clattn_problem {
   uint32_t accumulate; /* 1: gradients are added to what the outputs hold */
   clattn_tensor d_o, d_lse, d_q, d_k, d_v, d_bias, d_sink;
 
-  uint32_t reserved[16];
+  int64_t rope_positions; /* rows of rope_cos and rope_sin; 0 = k_len, at least 1 */
+
+  uint32_t reserved[14];
 } clattn_problem;
 CLATTN_API void clattn_problem_init(clattn_problem *problem);
 /* Shorthand for a tensor with LAYOUT_STRIDED. */
@@ -486,6 +501,11 @@ CLATTN_API void clattn_support_init(clattn_support *support);
 CLATTN_API clattn_status clattn_supported(clattn_context *context, const clattn_problem *problem, const char *variant,
                                           clattn_support *support);
 
+/* The same on a device that need not be there, by its facts as clattn_context_device_info gives them: what selection
+ * would pick there.  No OpenCL call.  Returns support->status; NULL_POINTER, STRUCT_SIZE. */
+CLATTN_API clattn_status clattn_supported_on(const clattn_device_info *device, const clattn_problem *problem,
+                                             const char *variant, clattn_support *support);
+
 /* ------------------------------------------------------------------------------------------------------------------
  * 5. Plans
  * ------------------------------------------------------------------------------------------------------------------ */
@@ -496,8 +516,8 @@ typedef struct clattn_plan_options {
   size_t struct_size;
   const char *variant;    /* force one by name; NULL: selection */
   uint64_t workspace_cap; /* bytes that the plan may use at most; 0: a default that suits the device */
-  /* 1: arrays on the device (lengths, offsets, prefix, cu_seqlens, page table) are read back at enqueue and checked as
-   * host arrays are.  Blocks until wait_list and the copies are done; for debugging. */
+  /* 1: arrays on the device (lengths, offsets, prefix, cu_seqlens, page table, positions) are read back at enqueue and
+   * checked as host arrays are.  Blocks until wait_list and the copies are done; for debugging. */
   uint32_t check_contents;
   uint32_t reserved[7];
 } clattn_plan_options;
@@ -606,6 +626,9 @@ typedef struct clattn_args {
   clattn_mem bias, keep_mask;
   clattn_mem block_mask, alibi_slopes, sink, head_scale, add_w;
   clattn_mem k_scale, v_scale, page_table;
+  /* rope; with use_positions also int32, contiguous over this enqueue's sizes: positions_q (batch, q_len), positions_k
+   * (batch, k_len) by key, in pages too; of packed tensors one for each of all rows, where they lie.  Entries are clamped
+   * to 0 to rope_positions - 1. */
   clattn_mem rope_cos, rope_sin, positions_q, positions_k;
 
   /* 0 <= entry <= this enqueue's q_len, k_len; for packed tensors they may shorten a sequence (rows behind q_lengths[b]
@@ -652,6 +675,10 @@ CLATTN_API clattn_mem clattn_buffer(cl_mem buffer, uint64_t offset);
  * q_len 0) it succeeds and *event still completes after wait_list. */
 CLATTN_API clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args,
                                         cl_uint num_events, const cl_event *wait_list, cl_event *event);
+
+/* The checks of clattn_enqueue alone, for callers that enqueue other work before it; contents on the device are not
+ * read back.  Nothing is enqueued. */
+CLATTN_API clattn_status clattn_enqueue_check(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args);
 
 /* Plan, enqueue and release in one call, for the first five minutes.  The same errors, in args->error. */
 CLATTN_API clattn_status clattn_attention(clattn_context *context, cl_command_queue queue,

@@ -57,7 +57,12 @@ typedef struct clattn_ref_args {
    * r % row_step == row_first are computed; the others are left as they were.  max_logit needs row_step <= 1. */
   int64_t row_first, row_step;
 
-  uint32_t reserved[16];
+  /* Rotary embedding: the tables, and with use_positions int32 positions, laid out as in clattn_args.  Here positions are
+   * clamped to the tables wherever they come from. */
+  const void *rope_cos, *rope_sin;
+  const int32_t *positions_q, *positions_k;
+
+  uint32_t reserved[8];
 } clattn_ref_args;
 CLATTN_API void clattn_ref_args_init(clattn_ref_args *args);
 

@@ -45,7 +45,11 @@ static cl_mem buffer_of(int kind, const clattni_checked *checked, cl_mem workspa
 /* Sets every argument of a kernel that stays the same over an enqueue's launches. */
 static cl_int set_arguments(const clattni_kernel *description, cl_kernel kernel, const clattni_checked *checked,
                             const clattn_params *params, cl_mem workspace) {
+  clattn_rotation rope;
+  clattn_head_view to_logits;
   cl_uint at = 0;
+  clattni_launch_rope(&checked->list, &checked->bases, &rope);
+  clattni_launch_max_logit(&checked->list, &checked->bases, &to_logits);
   for (int i = 0; i < CLATTNI_MAX_KERNEL_ARGS && description->args[i] != CLATTNI_ARG_END; ++i) {
     const int kind = description->args[i];
     cl_int code = CL_SUCCESS;
@@ -57,6 +61,10 @@ static cl_int set_arguments(const clattni_kernel *description, cl_kernel kernel,
       code = clSetKernelArg(kernel, at, sizeof(checked->hook), &checked->hook);
     else if (kind == CLATTNI_ARG_HOOK_GATHER)
       code = clSetKernelArg(kernel, at, sizeof(checked->hook_gather), &checked->hook_gather);
+    else if (kind == CLATTNI_ARG_ROPE)
+      code = clSetKernelArg(kernel, at, sizeof(rope), &rope);
+    else if (kind == CLATTNI_ARG_TO_LOGITS)
+      code = clSetKernelArg(kernel, at, sizeof(to_logits), &to_logits);
     else if (kind >= CLATTNI_ARG_WORKSPACE) {
       const cl_mem buffer = buffer_of(kind, checked, workspace);
       code = clSetKernelArg(kernel, at, sizeof(cl_mem), &buffer);
@@ -161,14 +169,8 @@ static clattn_status emit(const clattn_plan *plan, cl_command_queue queue, const
   return CLATTN_SUCCESS;
 }
 
-clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args,
-                             cl_uint num_events, const cl_event *wait_list, cl_event *event) {
-  clattni_checked checked;
-  clattni_kernel_set *set = NULL;
-  cl_mem own_workspace = NULL, workspace = NULL;
-  clattn_status status = CLATTN_SUCCESS;
-  if (event != NULL)
-    *event = NULL;
+/* What comes before anything else that is checked. */
+static clattn_status begin(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args) {
   if (args == NULL)
     return CLATTN_ERROR_NULL_POINTER;
   if (args->struct_size != sizeof(*args))
@@ -178,6 +180,25 @@ clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, co
     *args->num_launch_events = 0;
   if (plan == NULL || queue == NULL)
     return clattni_fail(args->error, CLATTN_ERROR_NULL_POINTER, "%s is NULL", plan == NULL ? "plan" : "queue");
+  return CLATTN_SUCCESS;
+}
+
+clattn_status clattn_enqueue_check(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args) {
+  clattni_checked checked;
+  const clattn_status status = begin(plan, queue, args);
+  return status == CLATTN_SUCCESS ? clattni_enqueue_check(plan, queue, args, &checked) : status;
+}
+
+clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, const clattn_args *args,
+                             cl_uint num_events, const cl_event *wait_list, cl_event *event) {
+  clattni_checked checked;
+  clattni_kernel_set *set = NULL;
+  cl_mem own_workspace = NULL, workspace = NULL;
+  if (event != NULL)
+    *event = NULL;
+  clattn_status status = begin(plan, queue, args);
+  if (status != CLATTN_SUCCESS)
+    return status;
   status = clattni_check_wait_list(plan->context, num_events, wait_list, args->error);
   if (status == CLATTN_SUCCESS)
     status = clattni_enqueue_check(plan, queue, args, &checked);

@@ -125,6 +125,27 @@ clattn_status clattni_check_values(const clattn_problem *problem, const clattni_
   return status;
 }
 
+/* Rows of tables that rotate queries, where offsets are known: `offsets` has one for all, or one for each. */
+static clattn_status check_table_rows(const clattn_problem *problem, const clattni_sizes *sizes,
+                                      const int32_t *const values[CLATTNI_ARRAYS], uint32_t count,
+                                      clattn_error *error) {
+  const int32_t *offsets = values[CLATTNI_Q_OFFSETS], *lengths = values[CLATTNI_Q_LENGTHS];
+  const int known = (lengths != NULL || problem->q_length_mode != CLATTN_LENGTH_PER_BATCH) &&
+                    (values[CLATTNI_CU_Q] != NULL || !clattni_packed_q(problem));
+  if (offsets == NULL || problem->rope == CLATTN_ROPE_NONE || problem->use_positions)
+    return CLATTN_SUCCESS;
+  for (int64_t b = 0; b < sizes->batch; ++b) {
+    const int64_t i = count == 1 ? 0 : b, rows = !known            ? 1
+                                                 : lengths != NULL ? lengths[b]
+                                                                   : rows_of(values[CLATTNI_CU_Q], b, sizes->q_len);
+    if (rows > 0 && (offsets[i] < 0 || offsets[i] + rows > problem->rope_positions))
+      return clattni_fail(error, CLATTN_ERROR_LENGTH,
+                          "args.q_offsets[%lld] is %d: rows that rope turns must stand at positions 0 to %lld",
+                          (long long)i, offsets[i], (long long)problem->rope_positions - 1);
+  }
+  return CLATTN_SUCCESS;
+}
+
 clattn_status clattni_check_arrays(const clattn_problem *problem, const clattn_args *args, clattni_sizes *sizes) {
   const int32_t *values[CLATTNI_ARRAYS];
   for (int array = 0; array < CLATTNI_ARRAYS; ++array) {
@@ -136,7 +157,9 @@ clattn_status clattni_check_arrays(const clattn_problem *problem, const clattn_a
   }
   sizes->total_q = values[CLATTNI_CU_Q] != NULL ? values[CLATTNI_CU_Q][sizes->batch] : problem->total_q;
   sizes->total_k = values[CLATTNI_CU_K] != NULL ? values[CLATTNI_CU_K][sizes->batch] : problem->total_k;
-  return clattni_check_values(problem, sizes, values, args->error);
+  const clattn_status status = clattni_check_values(problem, sizes, values, args->error);
+  return status == CLATTN_SUCCESS ? check_table_rows(problem, sizes, values, args->q_offsets.count, args->error)
+                                  : status;
 }
 
 int clattni_needs_entries(const clattn_problem *problem, const clattn_args *args) {
@@ -244,6 +267,33 @@ static clattn_status check_pages(const clattn_problem *problem, const clattni_ch
   return CLATTN_SUCCESS;
 }
 
+/* Positions of rope's rows, or keys, as far as lengths reach. */
+static clattn_status check_positions(const reader *r, const clattni_checked *checked, clattni_slot slot,
+                                     const int32_t *const values[CLATTNI_ARRAYS]) {
+  const clattn_problem *problem = &r->plan->problem;
+  const int of_q = slot == CLATTNI_POSITIONS_Q;
+  const int32_t *lengths = values[of_q ? CLATTNI_Q_LENGTHS : CLATTNI_K_LENGTHS];
+  const int32_t *starts = values[of_q ? CLATTNI_CU_Q : CLATTNI_CU_K];
+  int64_t shape[4];
+  int32_t *positions = NULL;
+  if (!clattni_slot_used(problem, slot))
+    return CLATTN_SUCCESS;
+  clattni_slot_shape(problem, &checked->sizes, slot, shape);
+  clattn_status status = read_back(r, clattni_slot_name(slot), checked->buffer[slot], checked->bases.first[slot],
+                                   shape[0] * shape[2], &positions);
+  for (int64_t b = 0; positions != NULL && b < checked->sizes.batch && status == CLATTN_SUCCESS; ++b) {
+    const int64_t first = starts != NULL ? starts[b] : b * shape[2];
+    const int64_t end = first + (lengths != NULL ? lengths[b] : rows_of(starts, b, shape[2]));
+    for (int64_t n = first; n < end && status == CLATTN_SUCCESS; ++n)
+      if (positions[n] < 0 || positions[n] >= problem->rope_positions)
+        status =
+            clattni_fail(r->error, CLATTN_ERROR_LENGTH, "args.%s[%lld] is %d: it must be from 0 to %lld",
+                         clattni_slot_name(slot), (long long)n, positions[n], (long long)problem->rope_positions - 1);
+  }
+  clattni_free(&r->plan->context->allocator, positions);
+  return status;
+}
+
 clattn_status clattni_check_contents(const clattn_plan *plan, cl_command_queue queue, const clattni_checked *checked,
                                      cl_uint num_events, const cl_event *wait_list) {
   const clattn_args *args = checked->args;
@@ -263,6 +313,12 @@ clattn_status clattni_check_contents(const clattn_plan *plan, cl_command_queue q
   }
   if (status == CLATTN_SUCCESS)
     status = clattni_check_values(problem, &checked->sizes, values, args->error);
+  if (status == CLATTN_SUCCESS)
+    status = check_table_rows(problem, &checked->sizes, values, args->q_offsets.count, args->error);
+  if (status == CLATTN_SUCCESS)
+    status = check_positions(&r, checked, CLATTNI_POSITIONS_Q, values);
+  if (status == CLATTN_SUCCESS)
+    status = check_positions(&r, checked, CLATTNI_POSITIONS_K, values);
   if (status == CLATTN_SUCCESS && clattni_paged(problem) && checked->sizes.batch > 0) {
     status = read_back(&r, "page_table", checked->buffer[CLATTNI_PAGE_TABLE], checked->bases.first[CLATTNI_PAGE_TABLE],
                        checked->sizes.batch * problem->max_pages, &copies[CLATTNI_ARRAYS]);

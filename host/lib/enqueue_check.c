@@ -50,10 +50,8 @@ static clattn_status check_unused(const clattn_problem *problem, const clattn_ar
   static const struct {
     const char *name;
     size_t offset;
-  } tensors[] = {UNUSED_TENSOR(rope_cos),    UNUSED_TENSOR(rope_sin), UNUSED_TENSOR(positions_q),
-                 UNUSED_TENSOR(positions_k), UNUSED_TENSOR(d_o),      UNUSED_TENSOR(d_lse),
-                 UNUSED_TENSOR(d_q),         UNUSED_TENSOR(d_k),      UNUSED_TENSOR(d_v),
-                 UNUSED_TENSOR(d_bias),      UNUSED_TENSOR(d_sink)};
+  } tensors[] = {UNUSED_TENSOR(d_o), UNUSED_TENSOR(d_lse),  UNUSED_TENSOR(d_q),   UNUSED_TENSOR(d_k),
+                 UNUSED_TENSOR(d_v), UNUSED_TENSOR(d_bias), UNUSED_TENSOR(d_sink)};
 #undef UNUSED_TENSOR
   for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); ++i) {
     const clattn_mem *mem = (const clattn_mem *)(const void *)((const char *)args + tensors[i].offset);
@@ -231,6 +229,10 @@ const clattn_mem *clattni_slot_mem(const clattn_args *args, clattni_slot slot) {
       [CLATTNI_ADD_W] = &args->add_w,
       [CLATTNI_K_SCALE] = &args->k_scale,
       [CLATTNI_V_SCALE] = &args->v_scale,
+      [CLATTNI_ROPE_COS] = &args->rope_cos,
+      [CLATTNI_ROPE_SIN] = &args->rope_sin,
+      [CLATTNI_POSITIONS_Q] = &args->positions_q,
+      [CLATTNI_POSITIONS_K] = &args->positions_k,
   };
   return mems[slot];
 }

@@ -108,6 +108,11 @@ static clattn_head_view head_view(const clattni_launch_list *list, const clattni
   return heads;
 }
 
+/* Where kernels find a region of the workspace; selection leaves none that is too far. */
+static cl_uint region(int64_t words) {
+  return (cl_uint)(words / CLATTN_REGION_WORDS);
+}
+
 static cl_int cut_to_int(int64_t value) {
   return value < INT32_MAX ? (cl_int)value : INT32_MAX;
 }
@@ -128,6 +133,9 @@ static cl_int rules_of(const clattn_problem *problem) {
       {problem->use_sink != 0, CLATTN_RULE_SINK},
       {problem->use_head_scale != 0, CLATTN_RULE_HEAD_SCALE},
       {(problem->flags & CLATTN_BATCH_INVARIANT) != 0, CLATTN_RULE_INVARIANT},
+      {clattni_packed_q(problem), CLATTN_RULE_PACKED_Q},
+      {clattni_packed_k(problem), CLATTN_RULE_PACKED_K},
+      {clattni_slot_used(problem, CLATTNI_POSITIONS_Q), CLATTN_RULE_POSITIONS},
       {(problem->outputs & CLATTN_OUT_O) != 0, CLATTN_RULE_OUT},
       {(problem->outputs & CLATTN_OUT_LSE) != 0, CLATTN_RULE_LSE},
       {(problem->outputs & CLATTN_OUT_MAX_LOGIT) != 0, CLATTN_RULE_MAX_LOGIT},
@@ -159,16 +167,19 @@ void clattni_launch_params(const clattni_launch_list *list, const clattni_bases 
   params->add_w_head = whole.head;
   params->add_w_element = whole.element;
   params->add_w_first = whole.first;
-  params->head_scale = head_view(list, bases, CLATTNI_HEAD_SCALE);
-  params->max_logit = head_view(list, bases, CLATTNI_MAX_LOGIT);
+  view(list, bases, CLATTNI_HEAD_SCALE, &whole);
+  params->head_scale_head = whole.head;
+  params->head_scale_first = whole.first;
+  view(list, bases, CLATTNI_SINK, &whole);
+  params->sink_head = whole.head;
+  params->sink_first = whole.first;
   params->slopes = head_view(list, bases, CLATTNI_ALIBI_SLOPES);
-  params->sink = head_view(list, bases, CLATTNI_SINK);
   params->table_first = bases->first[CLATTNI_PAGE_TABLE];
   params->scale_first = bases->scale_first;
   params->softcap_first = bases->softcap_first;
 
-  params->offset = bases->offset;
-  params->prefix = bases->prefix;
+  params->offset = (cl_int)bases->offset;
+  params->prefix = (cl_int)bases->prefix;
   params->window_left = params->window_right = CLATTN_UNLIMITED;
   if ((problem->window & CLATTN_WINDOW_LEFT) && problem->window_left < CLATTN_UNLIMITED)
     params->window_left = problem->window_left;
@@ -177,15 +188,12 @@ void clattni_launch_params(const clattni_launch_list *list, const clattni_bases 
   /* a chunk wider than all positions that there are, from -2^32 to 2^32, parts them at 0 alone */
   params->chunk = problem->chunk < CLATTN_UNLIMITED ? problem->chunk : CLATTN_UNLIMITED;
 
-  params->entries_first = bases->workspace + list->layout.entries;
-  params->hook_first = bases->workspace + list->layout.hook;
-  params->stats_first = bases->workspace + list->layout.stats;
-  params->partial_first = bases->workspace + list->layout.partial;
-  params->scores_first = bases->workspace + list->layout.scores;
-  params->maxima.first = bases->workspace + list->layout.maxima;
-  params->maxima.row = 1;
-  params->maxima.head = clattni_packed_q(problem) ? sizes->total_q : sizes->q_len;
-  params->maxima.batch = clattni_packed_q(problem) ? 0 : problem->q_heads * sizes->q_len;
+  params->work_first = bases->workspace;
+  params->hook_at = region(list->layout.hook);
+  params->maxima_at = region(list->layout.maxima);
+  params->stats_at = region(list->layout.stats);
+  params->partial_at = region(list->layout.partial);
+  params->scores_at = region(list->layout.scores);
 
   params->batch = (cl_int)sizes->batch;
   params->q_heads = (cl_int)problem->q_heads;
@@ -198,7 +206,6 @@ void clattni_launch_params(const clattni_launch_list *list, const clattni_bases 
   params->rows = list->choice->rows;
   params->tiles_per_unit = (cl_int)list->layout.tiles_per_unit;
   params->key_chunks = (cl_int)list->layout.key_chunks;
-  params->keys_per_chunk = (cl_int)list->choice->keys_per_chunk;
   params->k_stored = (cl_int)list->layout.k_stored;
   params->page_size = clattni_paged(problem) ? (cl_int)problem->page_size : 0;
   params->num_pages = (cl_int)problem->num_pages;
@@ -211,4 +218,26 @@ void clattni_launch_params(const clattni_launch_list *list, const clattni_bases 
   params->rules = rules_of(problem) | (list->staged ? CLATTN_RULE_ENTRIES : 0) |
                   (list->layout.search ? CLATTN_RULE_SEARCH : 0) | (bases->scale_buffer ? CLATTN_RULE_SCALE : 0) |
                   (bases->softcap_buffer ? CLATTN_RULE_SOFTCAP : 0) | (list->hooked ? CLATTN_RULE_HOOK_SCALARS : 0);
+}
+
+void clattni_launch_rope(const clattni_launch_list *list, const clattni_bases *bases, clattn_rotation *rope) {
+  const clattn_problem *problem = list->problem;
+  clattn_view whole;
+  memset(rope, 0, sizeof(*rope));
+  if (problem->rope == CLATTN_ROPE_NONE)
+    return;
+  view(list, bases, CLATTNI_ROPE_COS, &whole); /* the other table lies alike */
+  rope->batch = whole.batch;
+  rope->row = whole.row;
+  rope->element = whole.element;
+  rope->cos_first = whole.first;
+  rope->sin_first = bases->first[CLATTNI_ROPE_SIN];
+  rope->positions_q_first = bases->first[CLATTNI_POSITIONS_Q];
+  rope->positions_k_first = bases->first[CLATTNI_POSITIONS_K];
+  rope->dim = (cl_int)problem->rope_dim;
+  rope->rows = (cl_int)problem->rope_positions;
+}
+
+void clattni_launch_max_logit(const clattni_launch_list *list, const clattni_bases *bases, clattn_head_view *out) {
+  *out = head_view(list, bases, CLATTNI_MAX_LOGIT);
 }

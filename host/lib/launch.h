@@ -49,5 +49,8 @@ typedef struct clattni_bases {
   int64_t scale_first, softcap_first;
 } clattni_bases;
 void clattni_launch_params(const clattni_launch_list *list, const clattni_bases *bases, clattn_params *params);
+/* What only some kernels are passed beside. */
+void clattni_launch_rope(const clattni_launch_list *list, const clattni_bases *bases, clattn_rotation *rope);
+void clattni_launch_max_logit(const clattni_launch_list *list, const clattni_bases *bases, clattn_head_view *out);
 
 #endif

@@ -29,22 +29,37 @@ void clattn_plan_info_init(clattn_plan_info *info) {
   info->struct_size = sizeof(*info);
 }
 
-/* Checks, resolves and selects: what clattn_supported and plan creation share. */
-static clattn_status choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
-                            uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
-                            clattn_error *error) {
+/* Checks, resolves and selects, by the rest of a request: what the support queries and plan creation share. */
+static clattn_status choose_by(clattni_request *request, const clattn_problem *problem, clattn_problem *resolved,
+                               clattni_choice *choice, clattn_error *error) {
   const clattn_status status = clattn_problem_check(problem, error);
   if (status != CLATTN_SUCCESS)
     return status;
   clattni_problem_resolve(problem, resolved);
-  clattni_request request = {.problem = resolved,
-                             .device = &context->info,
+  request->problem = resolved;
+  return clattni_select(request, choice, error);
+}
+
+static clattn_status choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
+                            uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
+                            clattn_error *error) {
+  clattni_request request = {.device = &context->info,
                              .variant = variant != NULL ? variant : context->variant,
                              .forbidden_count = context->forbidden_count,
                              .workspace_cap = workspace_cap};
   for (uint32_t i = 0; i < context->forbidden_count; ++i)
     request.forbidden[i] = context->forbidden[i];
-  return clattni_select(&request, choice, error);
+  return choose_by(&request, problem, resolved, choice, error);
+}
+
+static clattn_status tell(const clattni_choice *choice, const clattn_error *error, clattn_support *support) {
+  if (support->status == CLATTN_SUCCESS) {
+    support->variant = choice->variant->name;
+    memcpy(support->reason, choice->why, sizeof(choice->why));
+  } else {
+    memcpy(support->reason, error->message, sizeof(support->reason));
+  }
+  return support->status;
 }
 
 clattn_status clattn_supported(clattn_context *context, const clattn_problem *problem, const char *variant,
@@ -64,13 +79,23 @@ clattn_status clattn_supported(clattn_context *context, const clattn_problem *pr
     support->status =
         clattni_fail(&error, CL_BUILD_PROGRAM_FAILURE, "variant %s: the device's compiler refused its kernels before",
                      choice.variant->name);
-  if (support->status == CLATTN_SUCCESS) {
-    support->variant = choice.variant->name;
-    memcpy(support->reason, choice.why, sizeof(choice.why));
-  } else {
-    memcpy(support->reason, error.message, sizeof(support->reason));
-  }
-  return support->status;
+  return tell(&choice, &error, support);
+}
+
+clattn_status clattn_supported_on(const clattn_device_info *device, const clattn_problem *problem, const char *variant,
+                                  clattn_support *support) {
+  clattn_problem resolved;
+  clattni_choice choice;
+  clattn_error error;
+  if (device == NULL || support == NULL)
+    return CLATTN_ERROR_NULL_POINTER;
+  if (device->struct_size != sizeof(*device) || support->struct_size != sizeof(*support))
+    return CLATTN_ERROR_STRUCT_SIZE;
+  clattn_support_init(support);
+  clattn_error_init(&error);
+  clattni_request request = {.device = device, .variant = variant};
+  support->status = choose_by(&request, problem, &resolved, &choice, &error);
+  return tell(&choice, &error, support);
 }
 
 static clattn_status check_options(const clattn_plan_options *options, clattn_error *error) {

@@ -34,10 +34,15 @@ static const slot_row slots[CLATTNI_SLOTS] = {
     [CLATTNI_ADD_W] = {"add_w", offsetof(clattn_problem, add_w), AXIS_HEAD | AXIS_ELEMENT, 0},
     [CLATTNI_K_SCALE] = {"k_scale", offsetof(clattn_problem, k_scale), AXES_ALL, 0},
     [CLATTNI_V_SCALE] = {"v_scale", offsetof(clattn_problem, v_scale), AXES_ALL, 0},
+    [CLATTNI_ROPE_COS] = {"rope_cos", offsetof(clattn_problem, rope_cos), AXIS_BATCH | AXIS_ROW | AXIS_ELEMENT, 0},
+    [CLATTNI_ROPE_SIN] = {"rope_sin", offsetof(clattn_problem, rope_sin), AXIS_BATCH | AXIS_ROW | AXIS_ELEMENT, 0},
+    [CLATTNI_POSITIONS_Q] = {"positions_q", 0, AXIS_BATCH | AXIS_ROW, 0},
+    [CLATTNI_POSITIONS_K] = {"positions_k", 0, AXIS_BATCH | AXIS_ROW, 0},
 };
 
 /* As wide as int32, which is no type of a tensor. */
 static const clattn_tensor page_table = {CLATTN_F32, CLATTN_LAYOUT_BHSD, {0, 0, 0, 0}, {0, 0}};
+static const clattn_tensor positions = {CLATTN_F32, CLATTN_LAYOUT_BHSD_EXACT, {0, 0, 0, 0}, {0, 0}};
 
 void clattn_problem_init(clattn_problem *problem) {
   if (problem == NULL)
@@ -66,6 +71,8 @@ int clattni_slot_has_axis(clattni_slot slot, int axis) {
 const clattn_tensor *clattni_slot_tensor(const clattn_problem *problem, clattni_slot slot) {
   if (slot == CLATTNI_PAGE_TABLE)
     return &page_table;
+  if (slot == CLATTNI_POSITIONS_Q || slot == CLATTNI_POSITIONS_K)
+    return &positions;
   return (const clattn_tensor *)(const void *)((const char *)problem + slots[slot].offset);
 }
 
@@ -120,6 +127,12 @@ int clattni_slot_used(const clattn_problem *problem, clattni_slot slot) {
     return clattni_quantised(problem->k.dtype);
   case CLATTNI_V_SCALE:
     return (outputs & CLATTN_OUT_O) != 0 && clattni_quantised(problem->v.dtype);
+  case CLATTNI_ROPE_COS:
+  case CLATTNI_ROPE_SIN:
+    return problem->rope != CLATTN_ROPE_NONE;
+  case CLATTNI_POSITIONS_Q:
+  case CLATTNI_POSITIONS_K:
+    return problem->rope != CLATTN_ROPE_NONE && problem->use_positions != 0;
   case CLATTNI_SLOTS:
     break;
   }
@@ -166,6 +179,10 @@ void clattni_problem_resolve(const clattn_problem *problem, clattn_problem *reso
     resolved->v_dim = resolved->qk_dim;
   if (resolved->outputs == 0)
     resolved->outputs = CLATTN_OUT_O;
+  if (resolved->rope != CLATTN_ROPE_NONE && resolved->rope_dim == 0)
+    resolved->rope_dim = resolved->qk_dim;
+  if (resolved->rope != CLATTN_ROPE_NONE && resolved->rope_positions == 0)
+    resolved->rope_positions = resolved->k_len > 0 ? resolved->k_len : 1;
   if (resolved->scale_mode == CLATTN_SCALE_DEFAULT) {
     resolved->scale_mode = CLATTN_SCALE_VALUE;
     resolved->scale = resolved->similarity == CLATTN_DOT ? (float)(1.0 / sqrt((double)resolved->qk_dim)) : 1.0f;
@@ -202,7 +219,9 @@ static int64_t groups_of(clattn_dtype dtype, int64_t dim) {
 
 void clattni_slot_shape(const clattn_problem *resolved, const clattni_sizes *sizes, clattni_slot slot,
                         int64_t shape[4]) {
-  const int of_keys = slot == CLATTNI_K || slot == CLATTNI_V || slot == CLATTNI_K_SCALE || slot == CLATTNI_V_SCALE;
+  const int of_keys = slot == CLATTNI_K || slot == CLATTNI_V || slot == CLATTNI_K_SCALE || slot == CLATTNI_V_SCALE ||
+                      slot == CLATTNI_POSITIONS_K;
+  const int of_rows = slot == CLATTNI_POSITIONS_Q || slot == CLATTNI_POSITIONS_K;
   shape[0] = sizes->batch;
   shape[1] = of_keys ? resolved->kv_heads : resolved->q_heads;
   shape[2] = of_keys ? sizes->k_len : sizes->q_len;
@@ -252,12 +271,23 @@ void clattni_slot_shape(const clattn_problem *resolved, const clattni_sizes *siz
     shape[2] = 1;
     shape[3] = resolved->max_pages;
     break;
+  case CLATTNI_ROPE_COS:
+  case CLATTNI_ROPE_SIN:
+    shape[1] = 1;
+    shape[2] = resolved->rope_positions;
+    shape[3] = resolved->rope_dim / 2;
+    break;
+  case CLATTNI_POSITIONS_Q:
+  case CLATTNI_POSITIONS_K:
+    shape[1] = 1;
+    break;
   case CLATTNI_LSE:
   case CLATTNI_SLOTS:
     break;
   }
   const clattn_layout layout = clattni_slot_tensor(resolved, slot)->layout;
-  if (layout == CLATTN_LAYOUT_PACKED) {
+  const int packed = of_rows && (of_keys ? clattni_packed_k(resolved) : clattni_packed_q(resolved));
+  if (packed || layout == CLATTN_LAYOUT_PACKED) {
     shape[0] = 1;
     shape[2] = of_keys ? sizes->total_k : sizes->total_q;
   } else if (layout == CLATTN_LAYOUT_PAGED) {
@@ -295,8 +325,8 @@ int clattni_slot_strides_checked(const clattn_problem *resolved, const clattni_s
     axes &= ~(unsigned)AXIS_BATCH;
     order = slot == CLATTNI_LSE ? bhsd : bshd; /* lse is (head, row), as other libraries have it */
   }
-  if (slot == CLATTNI_ALIBI_SLOPES)
-    axes = AXIS_HEAD; /* the batch shares them */
+  if (slot == CLATTNI_ALIBI_SLOPES || slot == CLATTNI_ROPE_COS || slot == CLATTNI_ROPE_SIN)
+    axes &= ~(unsigned)AXIS_BATCH; /* the batch shares them */
   memset(stride, 0, 4 * sizeof stride[0]);
   clattni_slot_shape(resolved, sizes, slot, shape);
   int64_t next = 1;

@@ -25,6 +25,10 @@ typedef enum clattni_slot {
   CLATTNI_ADD_W,   /* (-, head, -, element) */
   CLATTNI_K_SCALE, /* of I8 and I4: (batch, kv_head, key, group), packed or paged where the keys are */
   CLATTNI_V_SCALE,
+  CLATTNI_ROPE_COS, /* (batch, -, position, pair) */
+  CLATTNI_ROPE_SIN,
+  CLATTNI_POSITIONS_Q, /* int32 like PAGE_TABLE: (batch, -, row, -) of the enqueue, packed where the rows are */
+  CLATTNI_POSITIONS_K,
   CLATTNI_SLOTS
 } clattni_slot;
 
@@ -33,7 +37,7 @@ const char *clattni_slot_name(clattni_slot slot);
 int clattni_slot_is_output(clattni_slot slot);
 /* 1 if the (resolved) problem uses the tensor. */
 int clattni_slot_used(const clattn_problem *problem, clattni_slot slot);
-/* The tensor's descriptor in the problem; of PAGE_TABLE a constant of 4-byte elements. */
+/* The tensor's descriptor in the problem; of PAGE_TABLE and positions a constant of 4-byte elements. */
 const clattn_tensor *clattni_slot_tensor(const clattn_problem *problem, clattni_slot slot);
 /* Bytes of what one address holds: an element, or two of I4 (KEEP_MASK: 1 for U8, 4 for BITS and BLOCK_MASK).  Memory
  * offsets are multiples of it.  How far elements reach is clattni_slot_bytes' to say. */
@@ -58,8 +62,8 @@ int clattni_paged(const clattn_problem *problem);
 /* Whether the type needs scales. */
 int clattni_quantised(clattn_dtype dtype);
 
-/* Fills defaults into a checked problem: batch, q_heads, kv_heads, q_len and k_len of packed tensors, v_dim, outputs;
- * scale becomes the value that counts and scale_mode VALUE. */
+/* Fills defaults into a checked problem: batch, q_heads, kv_heads, q_len and k_len of packed tensors, v_dim, outputs,
+ * with rope its rope_dim and rope_positions; scale becomes the value that counts and scale_mode VALUE. */
 void clattni_problem_resolve(const clattn_problem *problem, clattn_problem *resolved);
 
 /* Shape in elements of a slot at the given sizes, 4 axes (batch, head, row, element); missing axes are 1.  BITS masks

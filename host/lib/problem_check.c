@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a problem must keep, in the order in which it is asked: struct, reserved words, enums, sizes, heads, packed and
- * paged layouts, strides, extents, alignment, scalars; last, what this release does not support yet. */
+ * paged layouts, rotary embedding, strides, extents, alignment, scalars; last, what this release does not support yet.
+ */
 #include "problem_internal.h"
 
 #include "dtype.h"
@@ -42,6 +43,10 @@ static unsigned legal_dtypes(const clattn_problem *p, clattni_slot slot) {
   case CLATTNI_PAGE_TABLE:
   case CLATTNI_HEAD_SCALE:
   case CLATTNI_ADD_W:
+  case CLATTNI_ROPE_COS:
+  case CLATTNI_ROPE_SIN:
+  case CLATTNI_POSITIONS_Q:
+  case CLATTNI_POSITIONS_K:
   case CLATTNI_SLOTS:
     break;
   }
@@ -194,6 +199,58 @@ static clattn_status check_packed_and_paged(const clattn_problem *p, clattn_erro
   if (status == CLATTN_SUCCESS && clattni_paged(p))
     status = check_pages(p, error);
   return status;
+}
+
+/* ---- rotary embedding ------------------------------------------------------------------------------------------ */
+
+/* Without positions of their own, rows and keys must find their lines in the tables.  Where they stand follows from
+ * lengths with BOTTOM_RIGHT, and from an array with PER_BATCH: those are clamped, or the enqueue's to check. */
+static clattn_status check_rows_of_tables(const clattn_problem *r, clattn_error *error) {
+  const int known = r->offset_mode == CLATTN_OFFSET_TOP_LEFT || r->offset_mode == CLATTN_OFFSET_VALUE;
+  const int64_t offset = r->offset_mode == CLATTN_OFFSET_VALUE ? r->offset : 0;
+  if (r->k_len > r->rope_positions)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE,
+                        "rope_positions is %" PRId64 ": must be at least k_len %" PRId64
+                        ", as keys stand at 0 to k_len - 1 without use_positions",
+                        r->rope_positions, r->k_len);
+  if (known && offset < 0)
+    return clattni_fail(error, CLATTN_ERROR_VALUE,
+                        "offset is %" PRId64 ": must be >= 0 with rope, whose tables start at position 0", offset);
+  if (known && (offset > MAX_SIZE || offset + r->q_len > r->rope_positions))
+    return clattni_fail(error, CLATTN_ERROR_SHAPE,
+                        "rope_positions is %" PRId64 ": must be at least offset %" PRId64 " + q_len %" PRId64
+                        ", as rows stand there without use_positions",
+                        r->rope_positions, offset, r->q_len);
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_rope(const clattn_problem *r, clattn_error *error) {
+  if (r->rope == CLATTN_ROPE_NONE)
+    return CLATTN_SUCCESS;
+  if (r->rope_dim < 2 || r->rope_dim % 2 != 0 || r->rope_dim > r->qk_dim)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE, "rope_dim is %" PRId64 ": must be even, from 2 to qk_dim %" PRId64,
+                        r->rope_dim, r->qk_dim);
+  if (r->rope_positions < 1 || r->rope_positions > MAX_SIZE)
+    return clattni_fail(error, CLATTN_ERROR_SHAPE,
+                        "rope_positions is %" PRId64 ": must be 1 to %" PRId64 ", or 0 for k_len", r->rope_positions,
+                        MAX_SIZE);
+  return r->use_positions ? CLATTN_SUCCESS : check_rows_of_tables(r, error);
+}
+
+/* One set of strides serves both tables. */
+static clattn_status check_tables_alike(const clattn_problem *r, const clattni_sizes *sizes, clattn_error *error) {
+  int64_t of_cos[4], of_sin[4];
+  if (r->rope == CLATTN_ROPE_NONE)
+    return CLATTN_SUCCESS;
+  clattni_slot_strides(r, sizes, CLATTNI_ROPE_COS, of_cos);
+  clattni_slot_strides(r, sizes, CLATTNI_ROPE_SIN, of_sin);
+  for (int axis = 0; axis < 4; axis++) {
+    if (of_cos[axis] != of_sin[axis])
+      return clattni_fail(error, CLATTN_ERROR_STRIDE,
+                          "rope_cos has stride[%d] %" PRId64 ", rope_sin %" PRId64 ": both tables must lie alike", axis,
+                          of_cos[axis], of_sin[axis]);
+  }
+  return CLATTN_SUCCESS;
 }
 
 /* ---- strides --------------------------------------------------------------------------------------------------- */
@@ -378,10 +435,7 @@ static clattn_status check_supported(const clattn_problem *p, clattn_error *erro
       {p->pass != CLATTN_FORWARD, "pass backward"},
       {p->gradients != 0, "gradients"},
       {p->accumulate != 0, "accumulate"},
-      {p->rope != CLATTN_ROPE_NONE, "rope"},
-      {p->use_positions != 0, "use_positions"},
       {p->dropout > 0.0f, "dropout"},
-      {p->rope_dim != 0, "rope_dim"},
   };
   for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
     if (later[i].wanted)
@@ -391,9 +445,8 @@ static clattn_status check_supported(const clattn_problem *p, clattn_error *erro
     const clattn_tensor *tensor;
     const char *name;
   } tensors[] = {
-      {&p->rope_cos, "rope_cos"}, {&p->rope_sin, "rope_sin"}, {&p->d_o, "d_o"},
-      {&p->d_lse, "d_lse"},       {&p->d_q, "d_q"},           {&p->d_k, "d_k"},
-      {&p->d_v, "d_v"},           {&p->d_bias, "d_bias"},     {&p->d_sink, "d_sink"},
+      {&p->d_o, "d_o"}, {&p->d_lse, "d_lse"},   {&p->d_q, "d_q"},       {&p->d_k, "d_k"},
+      {&p->d_v, "d_v"}, {&p->d_bias, "d_bias"}, {&p->d_sink, "d_sink"},
   };
   static const clattn_tensor absent;
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
@@ -420,8 +473,10 @@ clattn_status clattn_problem_check(const clattn_problem *problem, clattn_error *
     return status;
   clattni_problem_resolve(problem, &resolved);
   const clattni_sizes bounds = clattni_bounds(&resolved);
-  if ((status = check_strides(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
+  if ((status = check_rope(&resolved, error)) != CLATTN_SUCCESS ||
+      (status = check_strides(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
       (status = check_extents(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
+      (status = check_tables_alike(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
       (status = check_outputs_apart(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
       (status = check_alignment(&resolved, &bounds, error)) != CLATTN_SUCCESS ||
       (status = check_scalars(problem, error)) != CLATTN_SUCCESS)

@@ -9,7 +9,7 @@
 int clattni_multiply(int64_t a, int64_t b, int64_t *product);
 
 /* Whether the slot's tensor has this axis: lse has no axis 3, max_logit and the slopes have 0 and 1, sink and
- * head_scale 1 alone, add_w 1 and 3. */
+ * head_scale 1 alone, add_w 1 and 3, the tables of rotary embedding lack 1. */
 int clattni_slot_has_axis(clattni_slot slot, int axis);
 
 /* Whether the tensor's own strides count, rather than those that its layout implies. */

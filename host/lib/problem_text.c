@@ -128,6 +128,7 @@ static const field fields[] = {
     WORDED("rope", KIND_WORD, rope, w_rope),
     WORDED("positions", KIND_WORD, use_positions, w_switch),
     PLAIN("rope_dim", KIND_INT64, rope_dim),
+    PLAIN("rope_positions", KIND_INT64, rope_positions),
     PLAIN("rope_cos", KIND_TENSOR, rope_cos),
     PLAIN("rope_sin", KIND_TENSOR, rope_sin),
     PLAIN("hook", KIND_HOOK, hook),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention in double precision, one row at a time, one function per step:
  *
- *   1 raw scores     s_j = similarity(q, k_j) * scale * head_scale
+ *   1 raw scores     s_j = similarity(q, k_j) * scale * head_scale, q and k_j rotated first where rope asks for it
  *   2 softcap        s_j = softcap * tanh(s_j / softcap)
  *   3 bias, hook     s_j = score_hook(s_j + bias_j + alibi), alibi = slope * (j - p) or -slope * |j - p|
  *   4 rules          which keys are kept; the others can't influence anything below, whatever they hold
@@ -136,6 +136,31 @@ static double dot(const double *a, const double *b, int64_t dim) {
   return sum;
 }
 
+/* Turns the pairs of x by the angles of a position, clamped to those that the tables have. */
+static void rotate(const work *w, int64_t b, int64_t position, double *x) {
+  const int64_t pairs = w->problem.rope_dim / 2, last = w->problem.rope_positions - 1;
+  const int64_t t = position < 0 ? 0 : position > last ? last : position;
+  for (int64_t n = 0; n < pairs; n++) {
+    const int64_t first = w->problem.rope == CLATTN_ROPE_HALF ? n : 2 * n;
+    const int64_t second = w->problem.rope == CLATTN_ROPE_HALF ? n + pairs : 2 * n + 1;
+    const double cosine = load(w, CLATTNI_ROPE_COS, w->args.rope_cos, b, 0, t, n);
+    const double sine = load(w, CLATTNI_ROPE_SIN, w->args.rope_sin, b, 0, t, n);
+    const double a = x[first], c = x[second];
+    x[first] = a * cosine - c * sine;
+    x[second] = a * sine + c * cosine;
+  }
+}
+
+static void rotate_query(const work *w, query_row *row) {
+  const int64_t start = clattni_packed_q(&w->problem) ? w->args.cu_seqlens_q[row->b] : row->b * w->sizes.q_len;
+  rotate(w, row->b, w->problem.use_positions ? w->args.positions_q[start + row->i] : row->position, row->q);
+}
+
+static void rotate_key(const work *w, query_row *row, int64_t j) {
+  const int64_t start = clattni_packed_k(&w->problem) ? w->args.cu_seqlens_k[row->b] : row->b * w->sizes.k_len;
+  rotate(w, row->b, w->problem.use_positions ? w->args.positions_k[start + j] : j, row->key);
+}
+
 /* x / max(|x|, 1e-12): a vector of zeros stays one. */
 static void normalise(double *x, int64_t dim) {
   const double length = larger(sqrt(dot(x, x, dim)), 1e-12);
@@ -159,11 +184,15 @@ static void step1_raw_scores(const work *w, query_row *row) {
       w->problem.use_head_scale ? load(w, CLATTNI_HEAD_SCALE, w->args.head_scale, 0, row->h, 0, 0) : 1.0;
   for (int64_t d = 0; d < dim && row->keys > 0; d++)
     row->q[d] = load_query(w, row, d);
+  if (w->problem.rope != CLATTN_ROPE_NONE && row->keys > 0)
+    rotate_query(w, row);
   if (w->problem.similarity == CLATTN_COSINE)
     normalise(row->q, dim);
   for (int64_t j = 0; j < row->keys; j++) {
     for (int64_t d = 0; d < dim; d++)
       row->key[d] = load_k(w, row, j, d);
+    if (w->problem.rope != CLATTN_ROPE_NONE)
+      rotate_key(w, row, j);
     if (w->problem.similarity == CLATTN_COSINE)
       normalise(row->key, dim);
     row->raw[j] = similarity(w, row) * (double)w->problem.scale * head_scale;
@@ -367,6 +396,10 @@ static clattn_status check_inputs(const work *w) {
       {CLATTNI_ADD_W, w->args.add_w, w->problem.similarity == CLATTN_ADDITIVE},
       {CLATTNI_K_SCALE, w->args.k_scale, clattni_quantised(w->problem.k.dtype)},
       {CLATTNI_V_SCALE, w->args.v_scale, w->args.o != NULL && clattni_quantised(w->problem.v.dtype)},
+      {CLATTNI_ROPE_COS, w->args.rope_cos, w->problem.rope != CLATTN_ROPE_NONE},
+      {CLATTNI_ROPE_SIN, w->args.rope_sin, w->problem.rope != CLATTN_ROPE_NONE},
+      {CLATTNI_POSITIONS_Q, w->args.positions_q, clattni_slot_used(&w->problem, CLATTNI_POSITIONS_Q)},
+      {CLATTNI_POSITIONS_K, w->args.positions_k, clattni_slot_used(&w->problem, CLATTNI_POSITIONS_K)},
   };
   for (size_t n = 0; n < sizeof inputs / sizeof inputs[0]; n++) {
     const char *name = clattni_slot_name(inputs[n].slot);

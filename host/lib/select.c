@@ -20,15 +20,17 @@
   [CLATTNI_GATHER_HOOK] = {"gather_hook",                                                                              \
                            {CLATTNI_ARG_HOOK_GATHER, CLATTNI_ARG_HOOK_SCALAR, CLATTNI_ARG_HOOK_SCALAR + 1,             \
                             CLATTNI_ARG_HOOK_SCALAR + 2, CLATTNI_ARG_HOOK_SCALAR + 3, CLATTNI_ARG_WORKSPACE}},         \
-  [CLATTNI_MAX_LOGIT_STEP] = {                                                                                         \
-      "max_logit", {CLATTNI_ARG_PARAMS, CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}}
+  [CLATTNI_MAX_LOGIT_STEP] = {"max_logit",                                                                             \
+                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_TO_LOGITS, CLATTNI_ARG_WORKSPACE,                       \
+                               CLATTNI_ARG_WORKSPACE, SLOT(CLATTNI_MAX_LOGIT)}}
 
 /* CLATTN_SCORE_ARGS of kernels/inputs.cl.h. */
 #define SCORE_ARGS                                                                                                     \
   SLOT(CLATTNI_K), SLOT(CLATTNI_BIAS), SLOT(CLATTNI_KEEP_MASK), SLOT(CLATTNI_BLOCK_MASK), SLOT(CLATTNI_ALIBI_SLOPES),  \
       SLOT(CLATTNI_HEAD_SCALE), CLATTNI_ARG_SCALE, CLATTNI_ARG_SOFTCAP, SLOT(CLATTNI_K_SCALE), SLOT(CLATTNI_ADD_W),    \
-      CLATTNI_ARG_HOOK, CLATTNI_ARG_HOOK_BUFFER, CLATTNI_ARG_HOOK_BUFFER + 1, CLATTNI_ARG_HOOK_BUFFER + 2,             \
-      CLATTNI_ARG_HOOK_BUFFER + 3
+      CLATTNI_ARG_ROPE, SLOT(CLATTNI_ROPE_COS), SLOT(CLATTNI_ROPE_SIN), SLOT(CLATTNI_POSITIONS_Q),                     \
+      SLOT(CLATTNI_POSITIONS_K), CLATTNI_ARG_HOOK, CLATTNI_ARG_HOOK_BUFFER, CLATTNI_ARG_HOOK_BUFFER + 1,               \
+      CLATTNI_ARG_HOOK_BUFFER + 2, CLATTNI_ARG_HOOK_BUFFER + 3
 /* Where rows lie; the workspace holds the entries. */
 #define PLACE_ARGS SLOT(CLATTNI_PAGE_TABLE), CLATTNI_ARG_WORKSPACE, CLATTNI_ARG_WORKSPACE
 
@@ -71,7 +73,14 @@ int clattni_arg_present(const clattn_problem *resolved, int kind) {
   const int of_hook = (kind >= CLATTNI_ARG_HOOK_BUFFER && kind < CLATTNI_ARG_SLOT) || kind == CLATTNI_ARG_HOOK;
   if (of_hook)
     return resolved->hook != NULL;
+  if (kind == CLATTNI_ARG_ROPE)
+    return resolved->rope != CLATTN_ROPE_NONE;
   switch (kind - CLATTNI_ARG_SLOT) {
+  case CLATTNI_ROPE_COS:
+  case CLATTNI_ROPE_SIN:
+  case CLATTNI_POSITIONS_Q: /* there with and without positions, so that both are one program */
+  case CLATTNI_POSITIONS_K:
+    return resolved->rope != CLATTN_ROPE_NONE;
   case CLATTNI_K_SCALE:
   case CLATTNI_V_SCALE:
   case CLATTNI_ADD_W:
@@ -86,7 +95,8 @@ static uint32_t parameter_bytes(const clattn_problem *resolved, const clattni_ke
   static const uint32_t by_value[] = {
       [CLATTNI_ARG_PARAMS] = sizeof(clattn_params),    [CLATTNI_ARG_ROUND] = sizeof(clattn_round),
       [CLATTNI_ARG_CHUNK] = sizeof(clattn_entries),    [CLATTNI_ARG_GATHER] = sizeof(clattn_gather),
-      [CLATTNI_ARG_HOOK] = sizeof(clattn_hook_values), [CLATTNI_ARG_HOOK_GATHER] = sizeof(clattn_hook_gather)};
+      [CLATTNI_ARG_HOOK] = sizeof(clattn_hook_values), [CLATTNI_ARG_HOOK_GATHER] = sizeof(clattn_hook_gather),
+      [CLATTNI_ARG_ROPE] = sizeof(clattn_rotation),    [CLATTNI_ARG_TO_LOGITS] = sizeof(clattn_head_view)};
   uint32_t bytes = 0;
   for (int i = 0; i < CLATTNI_MAX_KERNEL_ARGS && kernel->args[i] != CLATTNI_ARG_END; ++i) {
     const int kind = kernel->args[i];
@@ -126,7 +136,7 @@ const char *clattn_variant_summary(uint32_t index) {
   return variant != NULL ? variant->summary : NULL;
 }
 
-#define REGION 16 /* words: regions of the workspace start on 64-byte boundaries */
+#define REGION CLATTN_REGION_WORDS /* regions of the workspace start on 64-byte boundaries */
 
 static int64_t ceil_div(int64_t a, int64_t b) {
   return a / b + (a % b != 0);
@@ -282,7 +292,7 @@ static void choose_lanes(const clattni_request *request, clattni_choice *choice)
   const int vectors = 3, keys = lanes == 16 ? 8 : 4;
   choice->rows = lanes * vectors;
   choice->key_multiple = keys;
-  choice->keys_per_chunk = fused ? CLATTN_KEY_BLOCK : 1024;
+  choice->keys_per_chunk = fused ? CLATTN_KEY_BLOCK : CLATTN_CHUNK_KEYS;
   choice->dim_chunk = fused ? dim : 256;
   choice->gx = choice->gy = 1;
   snprintf(choice->options, sizeof(choice->options),
@@ -292,12 +302,14 @@ static void choose_lanes(const clattni_request *request, clattni_choice *choice)
 
 /* Bytes of local memory that a work-group of gx * gy items declares: kernels/group_tile.cl.h, three_step.cl and
  * flash_gpu_simt.cl. */
-static uint64_t tile_local_bytes(int gx, int gy, int fused, clattn_similarity similarity) {
+static uint64_t tile_local_bytes(int gx, int gy, int fused, const clattn_problem *problem) {
   const unsigned rows = 8u * (unsigned)gy, columns = 4u * (unsigned)gx, items = (unsigned)(gx * gy), step = 16;
   uint64_t words = step * (rows + 1) + step * (columns + 1); /* queries, keys; values take the keys' place */
-  if (similarity == CLATTN_COSINE)
+  if (problem->similarity == CLATTN_COSINE)
     words += 2 * (rows + columns);
-  if (similarity == CLATTN_ADDITIVE)
+  if (problem->rope != CLATTN_ROPE_NONE)
+    words += 2 * (rows + columns);
+  if (problem->similarity == CLATTN_ADDITIVE)
     words += step * (rows + 1);
   words += fused ? columns * (rows + 1) + 2 * items + rows + 1 : (unsigned)gx * rows;
   return 4 * words;
@@ -311,7 +323,7 @@ static int choose_tiles(const clattni_request *request, clattni_choice *choice, 
   for (int i = 0; i < 2; ++i) {
     const int gx = groups[i][0], gy = groups[i][1];
     const int per_item = request->problem->v_dim > 4 * gx ? 8 : 4; /* value elements of a row */
-    local = tile_local_bytes(gx, gy, fused, request->problem->similarity);
+    local = tile_local_bytes(gx, gy, fused, request->problem);
     if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < local)
       continue;
     choice->rows = 8 * gy;
@@ -332,11 +344,17 @@ static int choose_tiles(const clattni_request *request, clattni_choice *choice, 
   return 0;
 }
 
+/* A buffer at most, and no more regions than kernels count. */
+static uint64_t largest_workspace(const clattn_device_info *device) {
+  const uint64_t counted = (uint64_t)UINT32_MAX * REGION * 4;
+  return device->max_alloc_bytes < counted ? device->max_alloc_bytes : counted;
+}
+
 /* Workspace that a plan takes without a cap: a CPU's score tiles stay in its caches, other devices get room for many
  * work-groups; and every compute unit gets some tiles, where memory is no object.  What is there once comes on top. */
 static uint64_t usual_budget(const clattni_request *request, const clattni_choice *choice,
                              const clattni_sizes *bounds) {
-  const uint64_t most = (uint64_t)1 << 30, limit = request->device->max_alloc_bytes;
+  const uint64_t most = (uint64_t)1 << 30, limit = largest_workspace(request->device);
   const uint64_t tile = (uint64_t)choice->rows * 4 * ((uint64_t)bounds->k_len + 64);
   const uint64_t tiles = 4 * (uint64_t)request->device->compute_units;
   const uint64_t wanted = tile > most / tiles ? most : tile * tiles;
@@ -358,8 +376,8 @@ static int tiles_countable(const clattni_choice *choice, const clattn_problem *r
   return ceil_div(bounds->q_len * choice->pack, choice->rows) <= INT32_MAX / (bounds->batch * units + 1);
 }
 
-/* Compiler options for what is fixed when a program is built beside its tile: types and similarity, where they are
- * not the kernels' defaults. */
+/* Compiler options for what is fixed when a program is built beside its tile: types, similarity and rotary embedding,
+ * where they are not the kernels' defaults. */
 static void add_types(const clattni_request *request, clattni_choice *choice) {
   static const struct {
     const char *word;
@@ -386,9 +404,11 @@ static void add_types(const clattni_request *request, clattni_choice *choice) {
   if (problem->similarity != CLATTN_DOT)
     length += (size_t)snprintf(text + length, sizeof(choice->options) - length, " -DCLATTN_%s=1",
                                problem->similarity == CLATTN_COSINE ? "COSINE" : "ADDITIVE");
+  if (problem->rope != CLATTN_ROPE_NONE)
+    length += (size_t)snprintf(text + length, sizeof(choice->options) - length, " -DCLATTN_ROPE=%d", problem->rope);
   /* The CPU families gain nothing from halves: their products stay exact, which the permission covers too. */
-  if (problem->math == CLATTN_MATH_HALF && problem->similarity == CLATTN_DOT && request->device->has_fp16 &&
-      choice->variant->shape == CLATTNI_SHAPE_TILES && problem->q.dtype == CLATTN_F16 &&
+  if (problem->math == CLATTN_MATH_HALF && problem->similarity == CLATTN_DOT && problem->rope == CLATTN_ROPE_NONE &&
+      request->device->has_fp16 && choice->variant->shape == CLATTNI_SHAPE_TILES && problem->q.dtype == CLATTN_F16 &&
       problem->k.dtype == CLATTN_F16 && problem->v.dtype == CLATTN_F16)
     (void)snprintf(text + length, sizeof(choice->options) - length, " -DCLATTN_HALF_PRODUCTS");
 }
@@ -424,7 +444,7 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
                         "variant %s: batch %lld * q_heads %lld * q_len %lld is more row tiles than a grid can count",
                         variant->name, (long long)bounds.batch, (long long)request->problem->q_heads,
                         (long long)(clattni_packed_q(request->problem) ? bounds.total_q : bounds.q_len));
-  const uint64_t limit = device->max_alloc_bytes;
+  const uint64_t limit = largest_workspace(device);
   const int capped = request->workspace_cap != 0 && request->workspace_cap <= limit;
   const uint64_t budget = request->workspace_cap == 0 ? usual_budget(request, choice, &bounds)
                           : capped                    ? request->workspace_cap

@@ -34,12 +34,14 @@ enum {
   CLATTNI_ARG_SOFTCAP,
   CLATTNI_ARG_HOOK,        /* clattn_hook_values by value */
   CLATTNI_ARG_HOOK_GATHER, /* clattn_hook_gather by value */
+  CLATTNI_ARG_ROPE,        /* clattn_rotation by value */
+  CLATTNI_ARG_TO_LOGITS,   /* clattn_head_view by value: where max_logit lies */
   CLATTNI_ARG_ARRAY,       /* the caller's arrays on the device, in the order of the bits of clattn_gather.arrays */
   CLATTNI_ARG_HOOK_BUFFER = CLATTNI_ARG_ARRAY + 6,
   CLATTNI_ARG_HOOK_SCALAR = CLATTNI_ARG_HOOK_BUFFER + 4,
   CLATTNI_ARG_SLOT = CLATTNI_ARG_HOOK_SCALAR + 4
 };
-#define CLATTNI_MAX_KERNEL_ARGS 28
+#define CLATTNI_MAX_KERNEL_ARGS 34
 
 typedef struct clattni_kernel {
   const char *name;
