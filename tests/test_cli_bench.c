@@ -174,6 +174,9 @@ static void wrong_usage(void **state) {
       {"bench --shape sk=8..64,sq=8,d=8" KEPT, "a range needs its step", 2},
       {"bench --shape sk=,sq=8,d=8" KEPT, "a value is missing", 2},
       {"bench --shape 8" KEPT, "KEY=VALUE is needed", 2},
+      {"bench --shape sq=sk,sk=sq,d=64" KEPT, "--shape: column 1:", 2},
+      {"bench --shape d=8,sk=1..9223372036854775807:+1,sq=8" KEPT, "column 8: more than 64 values of one key", 2},
+      {"bench --suite bad5.txt" KEPT, "bad5.txt: line 2, column 5: a sweep of more than 65536 shapes", 2},
       {"bench --problem 'sq=8 sk=8'" KEPT, "--problem:", 2},
       {"bench --variant flash-cpu-vectr --quick" KEPT, "did you mean 'flash-cpu-vector'?", 2},
       {"bench --dtype f64 --quick" KEPT, "'f64' is none of", 2},
@@ -199,6 +202,7 @@ static void wrong_usage(void **state) {
   write_text("bad2.txt", "[default]\none | sq=8,sk=8,d=8 | here\ntwo | sq=8,sk=8,d=8,causal=maybe | there\n");
   write_text("bad3.txt", "[default]\n@nobody\n");
   write_text("bad4.txt", "[default]\n@default\n");
+  write_text("bad5.txt", "[a]\nx | b=1..60:+1,hq=1..60:+1,sq=1..60:+1,sk=8,d=8 | here\n[default]\n@x b=999\n");
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     bad(cases[i].arguments, cases[i].code, cases[i].part);
 }

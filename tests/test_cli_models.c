@@ -228,6 +228,11 @@ static void models(void **state) {
             "\"intermediate_size\": 20, \"max_position_embeddings\": 12, \"vocab_size\": 30}"},
        "model.safetensors",
        "encoder.layer.2."},
+      {{.config =
+            "{\"model_type\": \"bert\", \"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
+            "\"intermediate_size\": 20, \"max_position_embeddings\": 12, \"vocab_size\": 30}"},
+       "config.json",
+       "says 1 layers, but model.safetensors has more"},
       {{.config = "{\"model_type\": \"roberta\"}"}, "config.json", "roberta"},
       {{.config = "{"}, "config.json", ""},
   };

@@ -14,7 +14,7 @@
 #include "request.h"
 #include "verify.h"
 
-enum { SAMPLES_LEAST = 3, SAMPLES_MOST = 1000, COPIES_MOST = 8, PARTS_MOST = 4096, EVENTS_MOST = 64 };
+enum { SAMPLES_LEAST = 3, SAMPLES_MOST = 1000, COPIES_MOST = 128, PARTS_MOST = 4096, EVENTS_MOST = 64 };
 
 volatile int bench_stop;
 
@@ -52,7 +52,7 @@ typedef struct job {
   cli_request request;
   cli_pass pass; /* of the whole problem: verified */
   cli_buffers copies[COPIES_MOST];
-  cl_mem outputs[COPIES_MOST]; /* not the pass's own, which is mapped */
+  cl_mem outputs[COPIES_MOST][CLI_OUTPUTS]; /* not the pass's own, which are mapped */
   int copy_count;
   part *parts;
   int64_t part_count;
@@ -67,8 +67,9 @@ static void close_job(job *j) {
   free(j->parts);
   for (int i = 0; i < j->copy_count; i++) {
     cli_buffers_release(&j->copies[i]);
-    if (j->outputs[i] != NULL)
-      clReleaseMemObject(j->outputs[i]);
+    for (int n = 0; n < CLI_OUTPUTS; n++)
+      if (j->outputs[i][n] != NULL)
+        clReleaseMemObject(j->outputs[i][n]);
   }
   if (j->workspace != NULL)
     clReleaseMemObject(j->workspace);
@@ -85,25 +86,28 @@ static void row_says(bench_row *row, bench_status status, const char *reason) {
 static void footprint(const clattn_problem *problem, double *all, double *largest) {
   clattn_problem p = *problem;
   *all = *largest = 0;
-  for (int i = 0; i < CLI_INPUTS + 1; i++) {
+  for (int i = 0; i < CLI_INPUTS; i++) {
     int64_t shape[4], stride[4];
-    double bytes = 0;
-    if (i < CLI_INPUTS && (!cli_input_used(&p, i) || cli_input_tensor(&p, i) == NULL))
+    if (!cli_input_used(&p, i) || cli_input_tensor(&p, i) == NULL)
       continue;
-    if (i < CLI_INPUTS) {
-      cli_input_shape(&p, i, shape);
-      if (!cli_input_strides(&p, i, shape, stride))
-        continue;
-      const int mask = i == CLI_KEEP_MASK || i == CLI_BLOCK_MASK;
-      const double element = mask ? (i == CLI_KEEP_MASK && p.keep_mask_kind == CLATTN_MASK_U8 ? 1 : 4)
-                                  : (double)cli_dtype_bytes(cli_input_tensor(&p, i)->dtype, 8) / 8;
-      bytes = (double)cli_extent(shape, stride) * element;
-    } else {
-      bytes = (double)p.batch * (double)p.q_heads * (double)p.q_len * (double)p.v_dim *
-              (double)cli_dtype_bytes(p.o.dtype, 1);
-    }
+    cli_input_shape(&p, i, shape);
+    if (!cli_input_strides(&p, i, shape, stride))
+      continue;
+    const int mask = i == CLI_KEEP_MASK || i == CLI_BLOCK_MASK;
+    const double element = mask ? (i == CLI_KEEP_MASK && p.keep_mask_kind == CLATTN_MASK_U8 ? 1 : 4)
+                                : (double)cli_dtype_bytes(cli_input_tensor(&p, i)->dtype, 8) / 8;
+    const double bytes = (double)cli_extent(shape, stride) * element;
     *all += bytes;
     *largest = bytes > *largest ? bytes : *largest;
+  }
+  const double rows = (double)p.batch * (double)p.q_heads * (double)p.q_len;
+  const double results[3] = {
+      rows * (double)p.v_dim * (double)cli_dtype_bytes(p.o.dtype, 1),
+      p.outputs & CLATTN_OUT_SCORES ? rows * (double)p.k_len * (double)cli_dtype_bytes(p.scores.dtype, 1) : 0,
+      p.outputs & CLATTN_OUT_LSE ? rows * 4 : 0};
+  for (int i = 0; i < 3; i++) {
+    *all += results[i];
+    *largest = results[i] > *largest ? results[i] : *largest;
   }
 }
 
@@ -167,9 +171,10 @@ static int64_t rows_of_a_launch(const job *j, double predicted) {
 
 /* Splitting needs strides and positions that a part can be given. */
 static int can_split(const clattn_problem *p) {
-  return p->q.layout != CLATTN_LAYOUT_PACKED && p->offset_mode != CLATTN_OFFSET_PER_BATCH && !p->use_bias &&
-         p->keep_mask_kind == CLATTN_MASK_NONE && p->block_mask_kind == CLATTN_MASK_NONE &&
-         p->q_length_mode == CLATTN_LENGTH_FULL && p->hook == NULL && p->rope == CLATTN_ROPE_NONE &&
+  return p->outputs == CLATTN_OUT_O && p->q.layout != CLATTN_LAYOUT_PACKED &&
+         p->offset_mode != CLATTN_OFFSET_PER_BATCH && !p->use_bias && p->keep_mask_kind == CLATTN_MASK_NONE &&
+         p->block_mask_kind == CLATTN_MASK_NONE && p->q_length_mode == CLATTN_LENGTH_FULL && p->hook == NULL &&
+         p->rope == CLATTN_ROPE_NONE &&
          (p->offset_mode != CLATTN_OFFSET_BOTTOM_RIGHT || p->k_length_mode == CLATTN_LENGTH_FULL);
 }
 
@@ -241,19 +246,21 @@ static int open_parts(job *j, bench_row *row) {
   return CLI_OK;
 }
 
-static int add_output(job *j, int copy, bench_row *row) {
-  cl_int status = CL_SUCCESS;
-  size_t bytes = 0;
-  if (j->pass.result[CLI_O].buffer == NULL)
-    return CLI_OK;
-  status = clGetMemObjectInfo(j->pass.result[CLI_O].buffer, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
-  if (status == CL_SUCCESS)
-    j->outputs[copy] = clCreateBuffer(j->device->session.cl, CL_MEM_READ_WRITE, bytes, NULL, &status);
-  if (status == CL_SUCCESS)
-    return CLI_OK;
-  j->outputs[copy] = NULL;
-  row_says(row, BENCH_FAILED, "out of memory for the output");
-  return CLI_FAILED;
+static int add_outputs(job *j, int copy, bench_row *row) {
+  for (int n = 0; n < CLI_OUTPUTS; n++) {
+    size_t bytes = 0;
+    if (j->pass.result[n].buffer == NULL)
+      continue;
+    cl_int status = clGetMemObjectInfo(j->pass.result[n].buffer, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
+    if (status == CL_SUCCESS)
+      j->outputs[copy][n] = clCreateBuffer(j->device->session.cl, CL_MEM_READ_WRITE, bytes, NULL, &status);
+    if (status != CL_SUCCESS) {
+      j->outputs[copy][n] = NULL;
+      row_says(row, BENCH_FAILED, "out of memory for the output");
+      return CLI_FAILED;
+    }
+  }
+  return CLI_OK;
 }
 
 /* Copies of inputs and output, so that no call finds its own in a cache: twice the last cache in all. */
@@ -261,12 +268,12 @@ static int open_copies(job *j, bench_row *row) {
   double all = 0, largest = 0;
   int wanted = 1;
   footprint(&j->request.problem, &all, &largest);
-  if (j->settings->cold && j->device->cache_bytes_most > 0)
+  if (j->settings->cold)
     wanted = (int)ceil(2 * j->device->cache_bytes_most / (all > 1 ? all : 1)) + 1;
   wanted = wanted > COPIES_MOST ? COPIES_MOST : wanted;
   while (wanted > 1 && all * wanted > 0.5 * (double)j->device->session.info.global_bytes)
     wanted--;
-  if (add_output(j, 0, row) != CLI_OK)
+  if (add_outputs(j, 0, row) != CLI_OK)
     return CLI_FAILED;
   while (j->copy_count < wanted) {
     if (cli_buffers_make(&j->device->session, &j->request, &j->copies[j->copy_count]) != CLI_OK) {
@@ -274,10 +281,11 @@ static int open_copies(job *j, bench_row *row) {
       return CLI_FAILED;
     }
     j->copy_count++;
-    if (add_output(j, j->copy_count - 1, row) != CLI_OK)
+    if (add_outputs(j, j->copy_count - 1, row) != CLI_OK)
       return CLI_FAILED;
   }
-  row->cold = j->copy_count > 1 || all > 2 * j->device->cache_bytes_most;
+  /* small shapes would need more copies than there are: then the row says that it is hot */
+  row->cold = all * j->copy_count >= 1.9 * j->device->cache_bytes_most;
   return CLI_OK;
 }
 
@@ -303,7 +311,8 @@ static int one_call(job *j, int copy, call *out, bench_row *row) {
     clattn_plan_info info;
     uint32_t launches = 0;
     cli_pass whole = j->pass;
-    whole.result[CLI_O].buffer = j->outputs[copy];
+    for (int n = 0; n < CLI_OUTPUTS; n++)
+      whole.result[n].buffer = j->outputs[copy][n];
     cli_pass_args(&j->request, &j->copies[copy], &whole, &args);
     args.error = &error;
     args.workspace = clattn_buffer(j->workspace, 0);
@@ -372,18 +381,82 @@ static int events_believable(double events, double wall) {
   return events > 0 && events <= wall * 1.02 + 2e-6 && (wall < 2e-3 || events >= 0.5 * wall);
 }
 
+static int judge(const cli_pass *pass, const cli_verification *report, job *j, bench_row *row) {
+  row->verified_rows = report->rows;
+  row->error = report->difference[CLI_O];
+  if (cli_verified(report))
+    return CLI_OK;
+  (void)cli_verify_fail(pass, report);
+  row_says(row, BENCH_WRONG, j->caught);
+  return CLI_FAILED;
+}
+
+/* The whole call, made once and verified.  One that must be split is never made whole. */
+static int run_whole(job *j, bench_row *row) {
+  cli_verification report;
+  if (j->part_count > 1)
+    return CLI_OK;
+  if (cli_pass_run(&j->device->session, &j->request, &j->copies[0], &j->pass) != CLI_OK) {
+    row_says(row, BENCH_FAILED, j->caught);
+    return CLI_FAILED;
+  }
+  row->first_call_ns = nanoseconds(j->pass.seconds);
+  if (!j->settings->verify)
+    return CLI_OK;
+  if (cli_verify(&j->request, &j->pass, &report) != CLI_OK) {
+    row_says(row, BENCH_FAILED, j->caught);
+    return CLI_FAILED;
+  }
+  return judge(&j->pass, &report, j, row);
+}
+
+/* Calls that were split compute by other plans than the whole one: their output is verified, too. */
+static int verify_parts(job *j, bench_row *row) {
+  const cli_result *whole = &j->pass.result[CLI_O];
+  cli_verification report;
+  int code = CLI_FAILED;
+  if (!j->settings->verify || j->part_count == 1 || j->outputs[0][CLI_O] == NULL)
+    return CLI_OK;
+  const size_t count = (size_t)cli_extent(whole->shape, whole->stride);
+  const size_t bytes = cli_dtype_bytes(whole->dtype, count);
+  void *stored = malloc(bytes > 0 ? bytes : 1);
+  float *numbers = malloc((count > 0 ? count : 1) * sizeof *numbers);
+  if (stored == NULL || numbers == NULL ||
+      clEnqueueReadBuffer(j->device->queue, j->outputs[0][CLI_O], CL_TRUE, 0, bytes, stored, 0, NULL, NULL) !=
+          CL_SUCCESS) {
+    row_says(row, BENCH_FAILED, "the output of the split call could not be read back");
+    goto done;
+  }
+  cli_dtype_convert(whole->dtype, stored, CLATTN_F32, numbers, count);
+  cli_pass split = j->pass;
+  split.result[CLI_O].stored = stored;
+  split.result[CLI_O].data = numbers;
+  if (cli_verify(&j->request, &split, &report) != CLI_OK) {
+    row_says(row, BENCH_FAILED, j->caught);
+  } else {
+    code = judge(&split, &report, j, row);
+  }
+
+done:
+  free(stored);
+  free(numbers);
+  return code;
+}
+
 static int time_calls(job *j, bench_row *row) {
   static double wall[SAMPLES_MOST], events[SAMPLES_MOST], enqueue[SAMPLES_MOST];
   int count = 0, believable = 1, every = 1;
   call c;
   /* a second call may still compile, and caches and clocks settle */
-  if (one_call(j, 0, &c, row) != CLI_OK)
+  if (one_call(j, 0, &c, row) != CLI_OK || verify_parts(j, row) != CLI_OK)
     return CLI_FAILED;
   row->launches = (int32_t)c.launches;
+  if (j->part_count > 1)
+    row->first_call_ns = nanoseconds(c.wall);
   const double begin = cli_seconds();
   while (count < SAMPLES_MOST && !bench_stop &&
          (count < SAMPLES_LEAST || cli_seconds() - begin < j->settings->row_seconds)) {
-    if (one_call(j, count % j->copy_count, &c, row) != CLI_OK)
+    if (one_call(j, (count + 1) % j->copy_count, &c, row) != CLI_OK)
       return CLI_FAILED;
     wall[count] = c.wall;
     events[count] = c.events;
@@ -403,23 +476,6 @@ static int time_calls(job *j, bench_row *row) {
 }
 
 /* ---- the row ---- */
-
-static int verify(job *j, bench_row *row) {
-  cli_verification report;
-  if (!j->settings->verify)
-    return CLI_OK;
-  if (cli_verify(&j->request, &j->pass, &report) != CLI_OK) {
-    row_says(row, BENCH_FAILED, j->caught);
-    return CLI_FAILED;
-  }
-  row->verified_rows = report.rows;
-  row->error = report.difference[CLI_O];
-  if (cli_verified(&report))
-    return CLI_OK;
-  (void)cli_verify_fail(&j->pass, &report);
-  row_says(row, BENCH_WRONG, j->caught);
-  return CLI_FAILED;
-}
 
 /* FlashAttention's papers count 4 b h s_q s_k d, half of it when causal. */
 static uint64_t flash_flops(const clattn_problem *p) {
@@ -463,18 +519,17 @@ int bench_measure(const bench_device *device, const bench_shape *shape, const ch
   row->flops = j.pass.info.flops;
   row->bytes = j.pass.info.bytes;
   row->flash_flops = flash_flops(&j.pass.problem);
-  if (cli_pass_run(&device->session, &j.request, &j.copies[0], &j.pass) != CLI_OK) {
-    row_says(row, BENCH_FAILED, j.caught);
+  if (open_parts(&j, row) != CLI_OK || run_whole(&j, row) != CLI_OK || open_copies(&j, row) != CLI_OK)
     goto done;
-  }
-  row->first_call_ns = nanoseconds(j.pass.seconds);
-  if (verify(&j, row) != CLI_OK || open_parts(&j, row) != CLI_OK || open_copies(&j, row) != CLI_OK)
-    goto done;
-  if (settings->probe_beside) {
+  if (settings->probe_beside)
     row->fma_beside = bench_probe_fma(device);
+  const int timed = time_calls(&j, row);
+  if (settings->probe_beside) { /* before and behind the row: the machine was at least once at its better one */
+    const double behind = bench_probe_fma(device);
+    row->fma_beside = behind > row->fma_beside ? behind : row->fma_beside;
     row->throttled = row->fma_beside > 0 && row->fma_beside < 0.95 * peaks->fma_flops;
   }
-  if (time_calls(&j, row) == CLI_OK)
+  if (timed == CLI_OK)
     fill_rates(peaks, row);
   else if (row->status == BENCH_OK)
     row_says(row, BENCH_SKIPPED, "interrupted");

@@ -9,7 +9,7 @@
 #include "bench_kernels_embedded.h"
 #include "cli.h"
 
-enum { RUNS = 7, CHAINS = 10, HALF_LANES = 8, VECTOR_BYTES = 64, SCRATCH_BYTES = 1 << 22 };
+enum { RUNS = 7, CHAINS = 10, HALF_LANES = 8, VECTOR_BYTES = 64, PER_ITEM_LEAST = 16 };
 
 static int fail(cl_int status, const char *what) {
   return cli_fail_status(status, NULL, what);
@@ -84,7 +84,13 @@ int bench_device_open(const char *wanted, bench_device *out) {
   if (clGetDeviceInfo(out->session.device.device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof cache, &cache, NULL) ==
       CL_SUCCESS)
     out->cache_bytes_most = (double)cache;
-  out->scratch = clCreateBuffer(out->session.cl, CL_MEM_READ_WRITE, SCRATCH_BYTES, NULL, &code);
+  /* what drivers call the cache of global memory is often not the last one: GPUs have up to 256 MiB of it */
+  const double least = is_cpu(out) ? 4.0 * (1 << 20) : 256.0 * (1 << 20);
+  if (out->cache_bytes_most < least)
+    out->cache_bytes_most = least;
+  size_t items = 0, group = 0; /* each writes a number */
+  grid_of(out, &items, &group);
+  out->scratch = clCreateBuffer(out->session.cl, CL_MEM_READ_WRITE, items * sizeof(cl_float), NULL, &code);
   if (code != CL_SUCCESS) {
     out->scratch = NULL;
     result = fail(code, "making a buffer for the probes");
@@ -161,9 +167,9 @@ static double rate(const bench_device *device, cl_kernel kernel, cl_int steps, d
   return seconds > 0 ? each * (double)steps * (double)global / seconds : 0;
 }
 
-/* Steps for some milliseconds: as many as one unit at 3 GHz does, more on GPUs where work-items share units. */
+/* Steps for some milliseconds, so that launches don't count. */
 static double fma_once(const bench_device *device) {
-  const cl_int steps = is_cpu(device) ? 60000 : 4000;
+  const cl_int steps = is_cpu(device) ? 600000 : 40000;
   return rate(device, device->fma, steps, 2.0 * CHAINS * lanes_of(&device->session.info), 1);
 }
 
@@ -172,11 +178,11 @@ double bench_probe_fma(const bench_device *device) {
 }
 
 static double half_once(const bench_device *device) {
-  return rate(device, device->half, is_cpu(device) ? 20000 : 4000, 2.0 * CHAINS * HALF_LANES, 1);
+  return rate(device, device->half, is_cpu(device) ? 200000 : 40000, 2.0 * CHAINS * HALF_LANES, 1);
 }
 
 static double exp_once(const bench_device *device) {
-  return rate(device, device->exp2, is_cpu(device) ? 20000 : 2000, 4.0 * lanes_of(&device->session.info), 0);
+  return rate(device, device->exp2, is_cpu(device) ? 100000 : 20000, 4.0 * lanes_of(&device->session.info), 0);
 }
 
 /* The median of a few runs behind one that warms up. */
@@ -196,6 +202,9 @@ static int read_rate(const bench_device *device, int64_t bytes, int runs, double
   double values[RUNS];
   cl_int code = CL_SUCCESS;
   grid_of(device, &global, &local);
+  /* a few vectors an item at least, or a small footprint would be rounded down to nothing */
+  while (global > local && bytes / VECTOR_BYTES / (int64_t)global < PER_ITEM_LEAST)
+    global = (global / 2 + local - 1) / local * local;
   const cl_long per_item = bytes / VECTOR_BYTES / (int64_t)global;
   const cl_long stride = is_cpu(device) ? 1 : (cl_long)global;
   const double whole = (double)per_item * (double)global * VECTOR_BYTES;
@@ -245,16 +254,16 @@ static int64_t launch_latency(const bench_device *device) {
   return (int64_t)(values[LAUNCHES / 2] * 1e9);
 }
 
-/* Footprints: a quarter of the last cache, and four times it, between 64 MiB and 1 GiB and within an allocation. */
+/* Footprints: one that any second-level cache holds, and four times the last one, between 64 MiB and 1 GiB and within an
+ * allocation. */
 static void footprints(const bench_device *device, bench_peaks *out) {
-  const double last = device->cache_bytes_most > 0 ? device->cache_bytes_most : 1 << 22;
+  const double last = device->cache_bytes_most;
   double most = 4 * last;
   most = most < 64.0 * (1 << 20) ? 64.0 * (1 << 20) : most;
   most = most > 1024.0 * (1 << 20) ? 1024.0 * (1 << 20) : most;
   if (most > (double)device->session.info.max_alloc_bytes)
     most = (double)device->session.info.max_alloc_bytes;
-  double least = last / 4;
-  least = least < 1 << 17 ? 1 << 17 : least > 1 << 20 ? 1 << 20 : least;
+  const double least = is_cpu(device) ? 1 << 20 : 16 << 20;
   out->memory_footprint = (int64_t)most / 65536 * 65536;
   out->cache_footprint = (int64_t)least / 65536 * 65536;
 }

@@ -11,7 +11,7 @@ typedef struct bench_device {
   cli_session session;
   cl_command_queue queue;  /* in order, with profiling; `session.queue` itself */
   int events;              /* 1: profiling works */
-  double cache_bytes_most; /* the last cache, bytes, as the device says; 0: it says nothing */
+  double cache_bytes_most; /* the last cache, bytes: what the device says, at least 4 MiB of a CPU, 256 MiB of others */
   cl_program program;
   cl_kernel fma, half, exp2, read, empty; /* half NULL: no fp16 */
   cl_mem scratch;

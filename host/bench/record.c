@@ -2,13 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include "record.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli.h"
 #include "picture_unicode.h"
@@ -229,37 +227,13 @@ int bench_run_csv(const bench_run *run, cli_bytes *out) {
 
 /* ---- files ---- */
 
-static int write_all(int fd, const char *at, size_t bytes) {
-  while (bytes > 0) {
-    const ssize_t written = write(fd, at, bytes < (size_t)1 << 30 ? bytes : (size_t)1 << 30);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return -1;
-    at += written;
-    bytes -= (size_t)written;
-  }
-  return 0;
-}
-
-int bench_file_put(cli_file *file, const char *type, const cli_bytes *bytes) {
-  const int fd = file->writer.fd;
-  const int written = write_all(fd, bytes->data, bytes->count), error = errno;
-  file->writer.fd = -1;
-  file->type = type;
-  if (close(fd) != 0 || written != 0)
-    return cli_fail(CLI_FAILED, "--%s: %s: can't be written: %s", file->option, file->path,
-                    strerror(written != 0 ? error : errno));
-  return CLI_OK;
-}
-
 static int write_run(const bench_run *run, int (*make)(const bench_run *, cli_bytes *), const char *type,
                      cli_file *file) {
   cli_bytes bytes;
   memset(&bytes, 0, sizeof bytes);
   int code = make(run, &bytes);
   if (code == CLI_OK)
-    code = bench_file_put(file, type, &bytes);
+    code = cli_files_put_bytes(file, type, bytes.data, bytes.count);
   cli_bytes_release(&bytes);
   return code;
 }

@@ -28,9 +28,6 @@ int bench_run_csv(const bench_run *run, cli_bytes *out);
 /* The same as the contents of an output that was begun: see outputs.h. */
 int bench_run_write_json(const bench_run *run, cli_file *file);
 int bench_run_write_csv(const bench_run *run, cli_file *file);
-/* Contents of an output that was begun; type is the kind of file, for reports ("json"). */
-int bench_file_put(cli_file *file, const char *type, const cli_bytes *bytes);
-
 /* Strict: what the schema requires must be there, of its type and in its range, and every problem line must parse.
  * Members that the schema does not name are passed over, since later minor versions may have them; another
  * schema_version is refused.  On failure *out is all zero. */

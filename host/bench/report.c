@@ -97,7 +97,7 @@ int bench_report_write(const bench_run *const *runs, int count, const char *cons
   if (code == CLI_OK)
     code = cli_files_begin(&files, NULL, 0);
   if (code == CLI_OK)
-    code = bench_file_put(&files.file[0], "html", &bytes);
+    code = cli_files_put_bytes(&files.file[0], "html", bytes.data, bytes.count);
   if (code == CLI_OK)
     code = cli_files_commit(&files);
   cli_files_discard(&files);

@@ -68,7 +68,7 @@ typedef struct bench_row {
   int cold;          /* 1: inputs rotate beyond the last cache */
   int throttled;     /* the FMA probe beside this row was more than 5 % below the run's */
   int clock_suspect; /* events and wall clock contradict each other; the time is then wall clock's */
-  double fma_beside; /* the FMA probe just before this row; 0: not repeated */
+  double fma_beside; /* the FMA probe round this row, the better one; 0: not repeated */
   /* apart from it */
   int64_t build_ns, first_call_ns, plan_ns, enqueue_ns;
   uint64_t workspace_bytes;

@@ -12,7 +12,7 @@
 #include "suites_embedded.h"
 #include "text.h"
 
-enum { KEYS_MOST = 24, VALUES_MOST = 64, SHAPES_MOST = 4096, NESTED_MOST = 4, SUITES_MOST = 32 };
+enum { KEYS_MOST = 24, VALUES_MOST = 64, SHAPES_MOST = 4096, NESTED_MOST = 4, SUITES_MOST = 32, SWEEP_MOST = 65536 };
 
 /* A text being read, for messages: where it comes from, and its lines. */
 typedef struct text {
@@ -92,13 +92,14 @@ void bench_shapes_free(bench_shapes *shapes) {
   memset(shapes, 0, sizeof *shapes);
 }
 
-static int add_value(const text *t, key *k, span value) {
+/* `at` is the value's place in the text, which a number of a range does not have itself. */
+static int add_value(const text *t, const char *at, key *k, span value) {
   if (value.begin == value.end)
-    return wrong(t, value.begin, "a value is missing", (span){k->name.begin, value.end});
+    return wrong(t, at, "a value is missing", (span){k->name.begin, value.end});
   if (k->count == VALUES_MOST)
-    return wrong(t, value.begin, "more than 64 values of one key", value);
+    return wrong(t, at, "more than 64 values of one key", value);
   if ((size_t)(value.end - value.begin) >= sizeof k->value[0])
-    return wrong(t, value.begin, "a value is too long", value);
+    return wrong(t, at, "a value is too long", value);
   copy(value, k->value[k->count++], sizeof k->value[0]);
   return CLI_OK;
 }
@@ -120,7 +121,7 @@ static int add_range(const text *t, key *k, span value, const char *dots) {
   for (int64_t n = first; n <= last;) {
     char number[32];
     const int length = snprintf(number, sizeof number, "%" PRId64, n);
-    const int code = add_value(t, k, (span){number, number + length});
+    const int code = add_value(t, value.begin, k, (span){number, number + length});
     if (code != CLI_OK)
       return code;
     if (by[0] == 'x' ? n > INT64_MAX / step : n > INT64_MAX - step)
@@ -134,7 +135,7 @@ static int take_value(const text *t, key *k, span value) {
   for (const char *c = value.begin; c + 1 < value.end; c++)
     if (c[0] == '.' && c[1] == '.')
       return add_range(t, k, value, c);
-  return add_value(t, k, value);
+  return add_value(t, value.begin, k, value);
 }
 
 /* Keys whose value is itself a list. */
@@ -183,16 +184,17 @@ static int read_sweep(const text *t, span all, sweep *s) {
   return CLI_OK;
 }
 
-/* The value of a key in one member of the sweep; texts that name another key are followed once. */
-static const char *value_of(const sweep *s, const int *choice, int index, char scratch[32]) {
+/* The value of a key in one member of the sweep; texts that name another key are followed, but no cycle: that ends as a
+ * text that no problem line takes. */
+static const char *value_of(const sweep *s, const int *choice, int index, int depth, char scratch[32]) {
   const char *value = s->keys[index].value[choice[index]];
   const char *slash = strchr(value, '/');
   int64_t number = 0, by = 0;
   for (int i = 0; i < s->count; i++) {
     if (i == index)
       continue;
-    if (slash == NULL && is(s->keys[i].name, value))
-      return value_of(s, choice, i, scratch);
+    if (slash == NULL && depth < KEYS_MOST && is(s->keys[i].name, value))
+      return value_of(s, choice, i, depth + 1, scratch);
     if (slash != NULL && is(s->keys[i].name, slash + 1)) {
       char head[32];
       copy((span){value, slash}, head, sizeof head);
@@ -215,7 +217,7 @@ static int passes(const sweep *s, const int *choice, const sweep *filter) {
       if (!is(filter->keys[f].name, name))
         continue;
       for (int v = 0; v < filter->keys[f].count; v++)
-        found |= strcmp(value_of(s, choice, i, scratch), filter->keys[f].value[v]) == 0;
+        found |= strcmp(value_of(s, choice, i, 0, scratch), filter->keys[f].value[v]) == 0;
     }
     if (!found)
       return 0;
@@ -245,7 +247,7 @@ static int add_member(const text *t, const char *at, const sweep *s, const int *
   for (int i = 0; i < s->count; i++) {
     char scratch[32], word[32];
     copy(s->keys[i].name, word, sizeof word);
-    const char *value = value_of(s, choice, i, scratch);
+    const char *value = value_of(s, choice, i, 0, scratch);
     const int length = snprintf(line + used, sizeof line - used, "%s%s=%s", i > 0 ? " " : "", word, value);
     if (length < 0 || used + (size_t)length >= sizeof line)
       return wrong(t, at, "a shape is too long", l->name);
@@ -270,6 +272,12 @@ static int add_member(const text *t, const char *at, const sweep *s, const int *
 static int add_members(const text *t, const char *at, const sweep *s, const sweep *filter, const labels *l,
                        bench_shapes *out) {
   int choice[KEYS_MOST] = {0};
+  int64_t members = 1;
+  for (int i = 0; i < s->count; i++) {
+    members *= s->keys[i].count;
+    if (members > SWEEP_MOST) /* also where a filter leaves few of them */
+      return wrong(t, at, "a sweep of more than 65536 shapes", l->name);
+  }
   for (;;) {
     if (passes(s, choice, filter)) {
       if (out->count >= SHAPES_MOST)

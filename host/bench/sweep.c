@@ -139,7 +139,11 @@ static void progress(const bench_shape *shape, size_t at, size_t count) {
 }
 
 static int run_row(const bench_request *request, const bench_device *device, bench_run *run, bench_table *table,
-                   const bench_shape *shape, const char *variant) {
+                   const bench_shape *shape, const char *variant, double begin) {
+  char reason[BENCH_TEXT_BYTES];
+  const double predicted = bench_predict(shape, &run->context.peaks);
+  if (left_out(request, shape, predicted, cli_seconds() - begin, reason, sizeof reason))
+    return skip_row(run, table, shape, variant, predicted, reason);
   bench_row *row = bench_run_add(run);
   if (row == NULL)
     return CLI_FAILED;
@@ -156,16 +160,16 @@ static int run_row(const bench_request *request, const bench_device *device, ben
 }
 
 static int run_shape(const bench_request *request, const bench_device *device, bench_run *run, bench_table *table,
-                     const bench_shape *shape) {
+                     const bench_shape *shape, double begin) {
   int code = CLI_OK;
   if (!request->all_variants) {
     for (int i = 0; i < request->variants && code == CLI_OK && !bench_stop; i++)
       code = run_row(request, device, run, table, shape,
-                     strcmp(request->variant[i], "best") == 0 ? NULL : request->variant[i]);
+                     strcmp(request->variant[i], "best") == 0 ? NULL : request->variant[i], begin);
     return code;
   }
   for (uint32_t i = 0; clattn_variant_name(i) != NULL && code == CLI_OK && !bench_stop; i++)
-    code = run_row(request, device, run, table, shape, clattn_variant_name(i));
+    code = run_row(request, device, run, table, shape, clattn_variant_name(i), begin);
   return code;
 }
 
@@ -220,21 +224,17 @@ int bench_sweep(const bench_request *request, const char *device_name, bench_run
   const double begin = cli_seconds();
   for (size_t i = 0; i < request->shapes.count && code == CLI_OK && !bench_stop; i++) {
     const bench_shape *shape = &request->shapes.shape[i];
-    char reason[BENCH_TEXT_BYTES];
-    const double predicted = bench_predict(shape, &run->context.peaks);
     progress(shape, i, request->shapes.count);
-    code = left_out(request, shape, predicted, cli_seconds() - begin, reason, sizeof reason)
-               ? skip_row(run, &table, shape, NULL, predicted, reason)
-               : run_shape(request, &device, run, &table, shape);
+    code = run_shape(request, &device, run, &table, shape, begin);
   }
   run->context.noisy = bench_run_is_noisy(run);
   bench_table_end(&table, run);
   if (code == CLI_OK && request->baseline != NULL && !bench_stop)
     code = judge(request, &device, &baseline, run);
   for (size_t i = 0; i < run->count && code == CLI_OK; i++)
-    if (run->rows[i].status == BENCH_WRONG)
-      code = cli_fail(CLI_FAILED, "%s, %s: wrong numbers: %s", run->rows[i].shape.name, run->rows[i].variant,
-                      run->rows[i].reason);
+    if (run->rows[i].status == BENCH_WRONG || run->rows[i].status == BENCH_FAILED)
+      code = cli_fail(CLI_FAILED, "%s, %s: %s: %s", run->rows[i].shape.name, run->rows[i].variant,
+                      run->rows[i].status == BENCH_WRONG ? "wrong numbers" : "failed", run->rows[i].reason);
 
 done:
   bench_run_release(&baseline);

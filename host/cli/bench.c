@@ -42,7 +42,7 @@ static const char help[] =
     "\n"
     "how\n"
     "  --device ID|all            an id or number of 'clattn devices'; all: one after the other\n"
-    "  --time-per-row S           seconds of timing, default 0.5; at least three calls\n"
+    "  --time-per-row S           seconds of timing, default 0.5; at least three calls, at most a thousand\n"
     "  --time-budget S            no new row after this time\n"
     "  --max-launch-ms MS         calls predicted above it are split by query rows, so that no watchdog resets a "
     "desktop;\n"
@@ -140,7 +140,7 @@ static int take_variants(bench_options *o, const char *text) {
   o->variants = strdup(text);
   if (o->variants == NULL)
     return cli_fail_memory();
-  o->request.variants = 0;
+  o->request.variants = o->request.all_variants = 0;
   for (char *word = o->variants, *next = NULL; word != NULL; word = next) {
     next = strchr(word, ',');
     if (next != NULL)
@@ -377,7 +377,7 @@ static int write_run(const bench_options *o, const bench_run *run, cli_files *fi
     memset(&page, 0, sizeof page);
     code = bench_report_text(runs, 1, names, "report", &page);
     if (code == CLI_OK)
-      code = bench_file_put(&files->file[FILE_REPORT], "html", &page);
+      code = cli_files_put_bytes(&files->file[FILE_REPORT], "html", page.data, page.count);
     cli_bytes_release(&page);
   }
   return code == CLI_OK ? cli_files_commit(files) : code;

@@ -59,7 +59,7 @@ static void print_table(char *const *texts, int count, const float *vectors, int
     print_sentence(i + 1, texts[i]);
   printf("\nvectors of %" PRId64 " numbers; the first one begins", columns);
   for (int64_t i = 0; i < columns && i < 4; i++)
-    printf(" %.4f", (double)vectors[i]);
+    printf(" %.4f", cli_unsigned_nan((double)vectors[i]));
   printf("\n");
   if (count < 2)
     return;
@@ -70,7 +70,7 @@ static void print_table(char *const *texts, int count, const float *vectors, int
   for (int i = 0; i < count; i++) {
     printf("%3d  ", i + 1);
     for (int j = 0; j < count; j++)
-      printf("%8.3f", cosine(vectors + i * columns, vectors + j * columns, columns));
+      printf("%8.3f", cli_unsigned_nan(cosine(vectors + i * columns, vectors + j * columns, columns)));
     printf("\n");
   }
 }

@@ -15,7 +15,7 @@
 
 enum { LABEL_WIDTH = 12, LINE_WIDTH = 96 };
 
-static int add_label(cli_labels *labels, const char *text, size_t length) {
+int cli_labels_add(cli_labels *labels, const char *text, size_t length) {
   char **grown = realloc(labels->text, ((size_t)labels->count + 1) * sizeof *grown);
   if (grown == NULL)
     return cli_fail_memory();
@@ -62,7 +62,7 @@ int cli_labels_load(const char *name, const char *source, int64_t count, cli_lab
     size_t stop = end;
     while (from_file && stop > at && text[stop - 1] == '\r')
       stop--;
-    code = add_label(out, text + at, stop - at);
+    code = cli_labels_add(out, text + at, stop - at);
     at = end + 1;
   }
   if (code == CLI_OK && out->count != count)

@@ -3,6 +3,7 @@
 #ifndef CLATTN_CLI_HEATMAP_H
 #define CLATTN_CLI_HEATMAP_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { CLI_HEAT_MOST = 32 }; /* rows and columns */
@@ -15,6 +16,8 @@ typedef struct cli_labels {
 /* "A,B,C", or "@FILE" with a label per line.  Their number must be `count`; `name` is the option.  Control characters
  * become '?', since labels go to a terminal. */
 int cli_labels_load(const char *name, const char *source, int64_t count, cli_labels *out);
+/* One more; control characters become '?' here, too. */
+int cli_labels_add(cli_labels *labels, const char *text, size_t length);
 void cli_labels_free(cli_labels *labels);
 /* Label i, or (without labels) prefix and number in scratch. */
 const char *cli_label(const cli_labels *labels, int64_t i, char prefix, char scratch[32]);

@@ -401,7 +401,15 @@ int clattn_npy_put(clattn_npy_writer *writer, const char *type, int rank, const 
   memcpy(header, "\x93NUMPY\x01\x00", 8);
   header[8] = (char)((whole - 10) & 0xff);
   header[9] = (char)((whole - 10) >> 8);
-  if (write_all(writer->fd, header, whole) != 0 || write_all(writer->fd, data, bytes) != 0)
+  if (write_all(writer->fd, header, whole) != 0)
+    return fail(writer->path, message, capacity, "can't be written: %s", strerror(errno));
+  return clattn_npy_put_bytes(writer, data, bytes, message, capacity);
+}
+
+int clattn_npy_put_bytes(clattn_npy_writer *writer, const void *data, size_t bytes, char *message, size_t capacity) {
+  if (writer->fd < 0)
+    return fail(writer->path, message, capacity, "can't be written twice");
+  if (write_all(writer->fd, data, bytes) != 0)
     return fail(writer->path, message, capacity, "can't be written: %s", strerror(errno));
   const int fd = writer->fd;
   writer->fd = -1;

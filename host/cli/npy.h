@@ -54,6 +54,8 @@ typedef struct clattn_npy_writer {
 int clattn_npy_begin(const char *path, clattn_npy_writer *out, char *message, size_t capacity);
 int clattn_npy_put(clattn_npy_writer *writer, const char *type, int rank, const int64_t *shape, const void *data,
                    char *message, size_t capacity);
+/* Instead of put: contents that are no array. */
+int clattn_npy_put_bytes(clattn_npy_writer *writer, const void *data, size_t bytes, char *message, size_t capacity);
 int clattn_npy_keep_old(clattn_npy_writer *writer, char *message, size_t capacity);
 int clattn_npy_commit(clattn_npy_writer *writer, char *message, size_t capacity);
 int clattn_npy_undo(clattn_npy_writer *writer, char *message, size_t capacity);

@@ -111,6 +111,14 @@ int cli_files_put(cli_file *file, const char *type, int rank, const int64_t *sha
   return code;
 }
 
+int cli_files_put_bytes(cli_file *file, const char *type, const void *data, size_t bytes) {
+  char message[512];
+  if (clattn_npy_put_bytes(&file->writer, data, bytes, message, sizeof message) != 0)
+    return cli_fail(CLI_FAILED, "--%s: %s", file->option, message);
+  file->type = type;
+  return CLI_OK;
+}
+
 int cli_files_commit(cli_files *files) {
   char message[512];
   int code = CLI_OK;

@@ -27,6 +27,8 @@ int cli_files_begin(cli_files *files, const char *const *inputs, size_t input_co
  * lies. */
 int cli_files_put(cli_file *file, const char *type, int rank, const int64_t *shape, const int64_t *stride,
                   const void *data);
+/* The same of contents that are no array; type is the kind of file, for reports ("json"). */
+int cli_files_put_bytes(cli_file *file, const char *type, const void *data, size_t bytes);
 /* Puts all in their places; if one can't be, what the others replaced is put back. */
 int cli_files_commit(cli_files *files);
 /* Removes what was not committed. */

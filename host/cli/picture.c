@@ -2,11 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "picture.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "cli.h"
 #include "picture_back.h"
@@ -54,19 +52,6 @@ int cli_picture_check(const char *option, const char *path, const int64_t shape[
   return CLI_OK;
 }
 
-static int write_all(int fd, const char *at, size_t bytes) {
-  while (bytes > 0) {
-    const ssize_t written = write(fd, at, bytes < (size_t)1 << 30 ? bytes : (size_t)1 << 30);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return -1;
-    at += written;
-    bytes -= (size_t)written;
-  }
-  return 0;
-}
-
 int cli_picture_put(const cli_picture *picture, cli_file *file) {
   cli_bytes bytes;
   memset(&bytes, 0, sizeof bytes);
@@ -78,13 +63,7 @@ int cli_picture_put(const cli_picture *picture, cli_file *file) {
   if (code == CLI_OK && bytes.failed)
     code = cli_fail_memory();
   if (code == CLI_OK) {
-    const int fd = file->writer.fd;
-    const int written = write_all(fd, bytes.data, bytes.count), error = errno;
-    file->writer.fd = -1;
-    if (close(fd) != 0 || written != 0)
-      code = cli_fail(CLI_FAILED, "--%s: %s: can't be written: %s", file->option, file->path,
-                      strerror(written != 0 ? error : errno));
-    file->type = found->name;
+    code = cli_files_put_bytes(file, found->name, bytes.data, bytes.count);
     file->rank = 4;
     memcpy(file->shape, picture->shape, sizeof file->shape);
   }

@@ -39,7 +39,9 @@ void cli_model_close(cli_model *model) {
 }
 
 int cli_model_begin(const char *folder, cli_files *files) {
-  static const char *const names[] = {"config.json", "vocab.txt", "model.safetensors"};
+  static const char *const names[] = {"config.json",           "vocab.txt",    "model.safetensors",
+                                      "tokenizer_config.json", "modules.json", "sentence_bert_config.json",
+                                      "1_Pooling/config.json"};
   enum { COUNT = sizeof names / sizeof names[0] };
   const char *inputs[COUNT];
   char *paths[COUNT];

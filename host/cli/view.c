@@ -79,19 +79,12 @@ static int choose(const view_options *o, const model_config *config, int64_t len
 }
 
 static int label_tokens(const cli_model *model, const cli_sentences *sentences, const shown *s, cli_labels *labels) {
-  labels->count = 0;
-  labels->text = calloc((size_t)s->tokens, sizeof *labels->text);
-  if (labels->text == NULL)
-    return cli_fail_memory();
-  for (int64_t i = 0; i < s->tokens; i++) {
+  int code = CLI_OK;
+  for (int64_t i = 0; i < s->tokens && code == CLI_OK; i++) {
     const char *text = model_vocab_text(model_bert_vocab(model->bert), sentences->ids[s->token + i]);
-    labels->text[i] = malloc(strlen(text) + 1);
-    if (labels->text[i] == NULL)
-      return cli_fail_memory();
-    memcpy(labels->text[i], text, strlen(text) + 1);
-    labels->count++;
+    code = cli_labels_add(labels, text, strlen(text));
   }
-  return CLI_OK;
+  return code;
 }
 
 static int show(const view_options *o, const shown *s, const model_config *config, int64_t length, const char *title,

@@ -215,6 +215,13 @@ static int load_weights(model_bert *model, model_tensors *file, trouble *t) {
   for (int64_t i = 0; i < config->num_hidden_layers; ++i)
     if (load_layer(&r, i, &model->layers[i]) != 0)
       return -1;
+  /* a file of more layers is another model's: its numbers would be wrong without a word */
+  char more[NAME_BYTES];
+  (void)snprintf(more, sizeof(more), "%sencoder.layer.%lld.output.dense.weight", r.prefix,
+                 (long long)config->num_hidden_layers);
+  if (model_tensor_find(file, more, &view, NULL) == 0)
+    return model_fail(t->error, "%s: config.json says %lld layers, but model.safetensors has more (%s)",
+                      model_show_path(t->folder).text, (long long)config->num_hidden_layers, more);
   return 0;
 }
 

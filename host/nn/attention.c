@@ -355,6 +355,13 @@ clattn_status nn_attention_run(nn_stream *stream, const nn_attention *attention,
   if (status == CLATTN_SUCCESS)
     status = nn_project(stream, attention->heads.o, attention->q_rows, &attention->o, &attention->y,
                         &attention->residual, error);
+  else
+    return status;
+  if (status != CLATTN_SUCCESS && attention->call.num_launch_events != NULL) { /* on failure none is set */
+    for (uint32_t i = 0; i < *attention->call.num_launch_events; ++i)
+      clReleaseEvent(attention->call.launch_events[i]);
+    *attention->call.num_launch_events = 0;
+  }
   return status;
 }
 

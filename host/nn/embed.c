@@ -105,14 +105,8 @@ static clattn_status run(nn_stream *stream, const clattn_nn_embed_args *args, cl
 clattn_status clattn_nn_embed(clattn_nn *nn, cl_command_queue queue, const clattn_nn_embed_args *args,
                               cl_uint num_events, const cl_event *wait_list, cl_event *event) {
   nn_stream stream;
-  if (event != NULL)
-    *event = NULL;
-  clattn_status status = NN_CHECK_ARGS(args);
-  if (status != CLATTN_SUCCESS)
-    return status;
-  if (nn == NULL)
-    return nn_fail(args->error, CLATTN_ERROR_NULL_POINTER, "nn must not be NULL");
-  status = nn_stream_open(&stream, nn, queue, num_events, wait_list, args->error);
+  clattn_status status = nn_call_open(&stream, NN_CHECK_ARGS(args), nn, queue, num_events, wait_list, event,
+                                      args != NULL ? args->error : NULL);
   if (status == CLATTN_SUCCESS)
     status = nn_stream_close(&stream, run(&stream, args, args->error), event, args->error);
   return status;

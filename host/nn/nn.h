@@ -100,6 +100,9 @@ typedef struct nn_stream {
 /* Checks the queue.  nothing is enqueued yet. */
 clattn_status nn_stream_open(nn_stream *stream, clattn_nn *nn, cl_command_queue queue, cl_uint num_events,
                              const cl_event *wait_list, clattn_error *error);
+/* How a public call begins: `checked` is what NN_CHECK_ARGS said, *event (may be NULL) is cleared. */
+clattn_status nn_call_open(nn_stream *stream, clattn_status checked, clattn_nn *nn, cl_command_queue queue,
+                           cl_uint num_events, const cl_event *wait_list, cl_event *event, clattn_error *error);
 /* Ends a stream: on success *event (may be NULL) gets an event of everything in it. */
 clattn_status nn_stream_close(nn_stream *stream, clattn_status status, cl_event *event, clattn_error *error);
 /* For calls that take a wait list and give an event, such as clattn_enqueue: what to give them, and what they gave. */

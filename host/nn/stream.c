@@ -205,6 +205,17 @@ clattn_status nn_stream_open(nn_stream *stream, clattn_nn *nn, cl_command_queue 
   return CLATTN_SUCCESS;
 }
 
+clattn_status nn_call_open(nn_stream *stream, clattn_status checked, clattn_nn *nn, cl_command_queue queue,
+                           cl_uint num_events, const cl_event *wait_list, cl_event *event, clattn_error *error) {
+  if (event != NULL)
+    *event = NULL;
+  if (checked != CLATTN_SUCCESS)
+    return checked;
+  if (nn == NULL)
+    return nn_fail(error, CLATTN_ERROR_NULL_POINTER, "nn must not be NULL");
+  return nn_stream_open(stream, nn, queue, num_events, wait_list, error);
+}
+
 cl_event *nn_stream_event(nn_stream *stream, cl_event *storage) {
   *storage = NULL;
   return stream->in_order ? NULL : storage;
