@@ -298,7 +298,7 @@ def compare(weights, program, model, batch, tokens, rounds):
           f"ratio {ratio:.2f}; embeddings within {difference:.1e}", flush=True)
 
 
-def main():
+def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", metavar="DIR")
     parser.add_argument("--rounds", type=int, default=9)
@@ -306,6 +306,11 @@ def main():
     options = parser.parse_args()
     if options.rounds < 1:
         fail("--rounds must be 1 or more")
+    return options
+
+
+def main():
+    options = read_options()
     model = options.model or fetch_model()
     program = options.clattn_bench or build_program()
     weights = safetensors.numpy.load_file(os.path.join(model, "model.safetensors"))
@@ -315,6 +320,7 @@ def main():
 
 
 if __name__ == "__main__":
+    read_options()  # a request for help, or a mistake, installs nothing
     enter_environment()
     import numpy as np
     import onnx

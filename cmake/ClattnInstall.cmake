@@ -17,7 +17,7 @@ install(TARGETS ${clattn_libraries} EXPORT clattnTargets
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES host/include/clattn.h host/include/clattn_ref.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES docs/rules.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(FILES docs/rules.md docs/attention.md docs/attention.zh.md docs/heatmap.svg DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 
 if(CLATTN_BUILD_CLI)
   file(RELATIVE_PATH clattn_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})

@@ -192,7 +192,8 @@ static int judge(const bench_request *request, const bench_device *device, const
   }
   const size_t slower = bench_baseline_print(stdout, baseline, request->baseline, run, request->threshold);
   if (slower > 0 && request->fail_if_slower != NULL)
-    code = cli_fail(CLI_FAILED, "%zu rows are slower than the baseline by more than %g %%", slower, request->threshold);
+    code = cli_fail(CLI_FAILED, "%zu %s slower than the baseline by more than %g %%", slower,
+                    slower == 1 ? "row is" : "rows are", request->threshold);
   return code;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "convert.h"
@@ -79,7 +80,8 @@ enum {
   FILE_JSON = 0,
   FILE_CSV,
   FILE_REPORT,
-  LEAST_DECODE = 8
+  LEAST_DECODE = 8,
+  SUITE_FILES = 8
 };
 
 static const struct option longs[] = {{"suite", required_argument, NULL, OPTION_SUITE},
@@ -111,7 +113,9 @@ static const struct option longs[] = {{"suite", required_argument, NULL, OPTION_
 typedef struct bench_options {
   bench_request request;
   const char *device, *facts, *json, *csv, *report, *only, *dtype;
-  char *variants; /* the text that request.variant points into */
+  char *variants;                  /* the text that request.variant points into */
+  const char *suites[SUITE_FILES]; /* that may be files */
+  int suite_count;
   int list, quick, slow, serve;
 } bench_options;
 
@@ -180,6 +184,9 @@ static int take_option(bench_options *o, int option) {
   int which = 0, code = CLI_OK;
   switch (option) {
   case OPTION_SUITE:
+    if (o->suite_count == SUITE_FILES)
+      return cli_fail(CLI_USAGE, "--suite: more than %d", SUITE_FILES);
+    o->suites[o->suite_count++] = optarg;
     return bench_suite_add(optarg, &r->shapes);
   case OPTION_SHAPE:
     return bench_sweep_add(optarg, &r->shapes);
@@ -405,9 +412,18 @@ static int run_device(const bench_options *o, const char *device, const char *id
   files.file[FILE_CSV].path = path[1];
   files.file[FILE_REPORT].option = "report";
   files.file[FILE_REPORT].path = path[2];
-  const char *const inputs[1] = {o->request.baseline};
+  const char *inputs[SUITE_FILES + 2] = {o->request.baseline, o->facts};
+  char *suites[SUITE_FILES] = {NULL};
+  for (int i = 0; i < o->suite_count && code == CLI_OK; i++) {
+    suites[i] = strdup(o->suites[i]);
+    if (suites[i] == NULL)
+      code = cli_fail_memory();
+    else if (access(suites[i], F_OK) != 0 && strrchr(suites[i], ':') != NULL) /* FILE:NAME */
+      *strrchr(suites[i], ':') = 0;
+    inputs[2 + i] = suites[i];
+  }
   if (code == CLI_OK)
-    code = cli_files_begin(&files, inputs, 1);
+    code = cli_files_begin(&files, inputs, SUITE_FILES + 2);
   if (code == CLI_OK) {
     code = o->facts != NULL ? bench_simulate(&o->request, o->facts, &run) : bench_sweep(&o->request, device, &run);
     if (run.count > 0) { /* also after a failure or a signal: what is there is worth keeping */
@@ -419,6 +435,8 @@ static int run_device(const bench_options *o, const char *device, const char *id
   bench_run_release(&run);
   for (int i = 0; i < 3; i++)
     free(path[i]);
+  for (int i = 0; i < SUITE_FILES; i++)
+    free(suites[i]);
   return code;
 }
 
@@ -473,6 +491,10 @@ int cli_bench(int argc, char **argv) {
     code = cli_fail(CLI_USAGE, "--fail-if-slower needs --baseline");
   if (code == CLI_OK && o.facts != NULL && (o.device != NULL || o.request.baseline != NULL))
     code = cli_fail(CLI_USAGE, "--device-facts stands for a device that is not there: without --device and --baseline");
+  if (code == CLI_OK && o.serve &&
+      (o.json != NULL || o.csv != NULL || o.report != NULL || o.request.baseline != NULL ||
+       o.request.shapes.count > 0 || o.quick || o.list || o.dtype != NULL || o.only != NULL || o.facts != NULL))
+    code = cli_fail(CLI_USAGE, "--serve goes with --device alone");
   if (code == CLI_OK && o.serve) {
     code = bench_serve(o.device);
     goto end;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "heatmap.h"
 #include "options.h"
 #include "outputs.h"
 #include "sentences.h"
@@ -46,17 +47,10 @@ static double cosine(const float *a, const float *b, int64_t count) {
   return product / (sqrt(aa) * sqrt(bb));
 }
 
-/* A sentence's place in the table; control characters are not for a terminal. */
-static void print_sentence(int number, const char *text) {
-  printf("%3d  ", number);
-  for (; *text != 0; text++)
-    putchar((unsigned char)*text < ' ' || *text == 127 ? '?' : *text);
-  putchar('\n');
-}
-
-static void print_table(char *const *texts, int count, const float *vectors, int64_t columns) {
+static void print_table(const cli_labels *texts, const float *vectors, int64_t columns) {
+  const int count = (int)texts->count;
   for (int i = 0; i < count; i++)
-    print_sentence(i + 1, texts[i]);
+    printf("%3d  %s\n", i + 1, texts->text[i]);
   printf("\nvectors of %" PRId64 " numbers; the first one begins", columns);
   for (int64_t i = 0; i < columns && i < 4; i++)
     printf(" %.4f", cli_unsigned_nan((double)vectors[i]));
@@ -80,6 +74,7 @@ static int embed(const char *folder, const char *device, const char *out, char *
   cli_model model;
   cli_sentences sentences;
   cli_files files;
+  cli_labels shown = {NULL, 0}; /* the sentences, fit for a terminal */
   float *vectors = NULL;
   memset(&sentences, 0, sizeof sentences);
   memset(&files, 0, sizeof files);
@@ -90,6 +85,8 @@ static int embed(const char *folder, const char *device, const char *out, char *
       count < 1 ? cli_fail(CLI_USAGE, "a sentence is needed, in quotes") : cli_model_open(folder, device, &model);
   if (code == CLI_OK)
     code = cli_sentences_read(&model, texts, count, truncate, &sentences);
+  for (int i = 0; i < count && code == CLI_OK; i++)
+    code = cli_labels_add(&shown, texts[i], strlen(texts[i]));
   if (code == CLI_OK)
     code = cli_model_begin(folder, &files);
   if (code != CLI_OK)
@@ -107,10 +104,11 @@ static int embed(const char *folder, const char *device, const char *out, char *
   if (code == CLI_OK)
     code = cli_files_commit(&files);
   if (code == CLI_OK)
-    print_table(texts, count, vectors, shape[1]);
+    print_table(&shown, vectors, shape[1]);
 
 done:
   cli_files_discard(&files);
+  cli_labels_free(&shown);
   cli_sentences_free(&sentences);
   cli_model_close(&model);
   free(vectors);

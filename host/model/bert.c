@@ -139,11 +139,13 @@ static int load_norm(const reader *r, const char *name, norm *out) {
   return load_vector(r, gamma, &out->gamma) != 0 || load_vector(r, beta, &out->beta) != 0 ? -1 : 0;
 }
 
-/* Outputs from `first` on of a weight; the first part makes it, in its own type. */
-static int load_part(const reader *r, const char *name, int64_t in, int64_t out, int64_t first, int64_t count,
-                     clattn_nn_weight **weight) {
+/* Outputs from `first` on of a weight of this type; the first part makes it.  Parts of another type are widened. */
+static int load_part(const reader *r, const char *name, clattn_dtype dtype, int64_t in, int64_t out, int64_t first,
+                     int64_t count, clattn_nn_weight **weight) {
   char text[NAME_BYTES];
   model_tensor view;
+  float *wide = NULL, *bias = NULL;
+  int code = -1;
   clattn_error error;
   clattn_nn_fill_args fill;
   clattn_error_init(&error);
@@ -151,47 +153,88 @@ static int load_part(const reader *r, const char *name, int64_t in, int64_t out,
   if (expect(r, text, 2, count, in, &view) != 0)
     return -1;
   if (*weight == NULL) {
-    const clattn_status status = clattn_nn_weight_create(r->model->nn, in, out, dtype_of(&view), 1, weight, &error);
+    const clattn_status status = clattn_nn_weight_create(r->model->nn, in, out, dtype, 1, weight, &error);
     if (status != CLATTN_SUCCESS)
       return device_fail(r->trouble, status, &error, name);
   }
   (void)snprintf(text, sizeof(text), "%s.bias", name);
-  float *bias = floats(r, text, count);
+  bias = floats(r, text, count);
   if (bias == NULL)
-    return -1;
+    goto done;
   clattn_nn_fill_args_init(&fill);
+  fill.dtype = dtype_of(&view);
+  fill.host = view.data;
+  if (fill.dtype != dtype) {
+    wide = malloc((size_t)view.count * sizeof(*wide));
+    if (wide == NULL) {
+      (void)model_fail(r->trouble->error, "%s: out of memory", model_show_path(r->trouble->folder).text);
+      goto done;
+    }
+    model_tensor_read(&view, 0, view.count, wide);
+    fill.dtype = CLATTN_F32;
+    fill.host = wide;
+  }
   fill.error = &error;
   fill.weight = *weight;
   fill.first = first;
   fill.count = count;
-  fill.dtype = dtype_of(&view);
-  fill.host = view.data;
   fill.host_bias = bias;
   const clattn_status status = clattn_nn_weight_fill(r->model->queue, &fill, 0, NULL, NULL);
+  code = status == CLATTN_SUCCESS ? 0 : device_fail(r->trouble, status, &error, name);
+
+done:
+  free(wide);
   free(bias);
-  return status == CLATTN_SUCCESS ? 0 : device_fail(r->trouble, status, &error, name);
+  return code;
+}
+
+/* The type of a weight made of these parts: theirs if they agree, else f32, which holds them all. */
+static int type_of(const reader *r, const char *const *names, int count, clattn_dtype *out) {
+  for (int i = 0; i < count; ++i) {
+    char whole[NAME_BYTES];
+    model_tensor view;
+    (void)snprintf(whole, sizeof(whole), "%s%s.weight", r->prefix, names[i]);
+    if (model_tensor_find(r->file, whole, &view, r->trouble->error) != 0)
+      return -1;
+    *out = i == 0 || *out == dtype_of(&view) ? dtype_of(&view) : CLATTN_F32;
+    if (i > 0 && *out == CLATTN_F32)
+      break;
+  }
+  return 0;
+}
+
+/* A weight of one part. */
+static int load_linear(const reader *r, const char *name, int64_t in, int64_t out, clattn_nn_weight **weight) {
+  clattn_dtype dtype = CLATTN_F32;
+  const char *const names[1] = {name};
+  return type_of(r, names, 1, &dtype) != 0 ? -1 : load_part(r, name, dtype, in, out, 0, out, weight);
 }
 
 static int load_layer(const reader *r, int64_t index, layer *out) {
   static const char *const parts[3] = {"query", "key", "value"};
   const int64_t hidden = r->model->config.hidden_size, inner = r->model->config.intermediate_size;
   char name[NAME_BYTES];
-  for (int i = 0; i < 3; ++i) {
-    (void)snprintf(name, sizeof(name), "encoder.layer.%lld.attention.self.%s", (long long)index, parts[i]);
-    if (load_part(r, name, hidden, 3 * hidden, i * hidden, hidden, &out->qkv) != 0)
+  char part[3][NAME_BYTES];
+  const char *const part_names[3] = {part[0], part[1], part[2]};
+  clattn_dtype dtype = CLATTN_F32;
+  for (int i = 0; i < 3; ++i)
+    (void)snprintf(part[i], sizeof(part[i]), "encoder.layer.%lld.attention.self.%s", (long long)index, parts[i]);
+  if (type_of(r, part_names, 3, &dtype) != 0)
+    return -1;
+  for (int i = 0; i < 3; ++i)
+    if (load_part(r, part[i], dtype, hidden, 3 * hidden, i * hidden, hidden, &out->qkv) != 0)
       return -1;
-  }
   (void)snprintf(name, sizeof(name), "encoder.layer.%lld.attention.output.dense", (long long)index);
-  if (load_part(r, name, hidden, hidden, 0, hidden, &out->o) != 0)
+  if (load_linear(r, name, hidden, hidden, &out->o) != 0)
     return -1;
   (void)snprintf(name, sizeof(name), "encoder.layer.%lld.attention.output.LayerNorm", (long long)index);
   if (load_norm(r, name, &out->after_attention) != 0)
     return -1;
   (void)snprintf(name, sizeof(name), "encoder.layer.%lld.intermediate.dense", (long long)index);
-  if (load_part(r, name, hidden, inner, 0, inner, &out->up) != 0)
+  if (load_linear(r, name, hidden, inner, &out->up) != 0)
     return -1;
   (void)snprintf(name, sizeof(name), "encoder.layer.%lld.output.dense", (long long)index);
-  if (load_part(r, name, inner, hidden, 0, hidden, &out->down) != 0)
+  if (load_linear(r, name, inner, hidden, &out->down) != 0)
     return -1;
   (void)snprintf(name, sizeof(name), "encoder.layer.%lld.output.LayerNorm", (long long)index);
   return load_norm(r, name, &out->after_ffn);

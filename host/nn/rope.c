@@ -69,7 +69,8 @@ static clattn_status find_strides(const char *name, const clattn_tensor *tensor,
     if (tensor->layout != CLATTN_LAYOUT_STRIDED && given != 0)
       return nn_fail(error, CLATTN_ERROR_STRIDE, "%s.stride[%d] is %lld, but its layout is not STRIDED", name, axis,
                      (long long)given);
-    if (given < 0 || (written && strides[axis] == 0 && v->size[axis] > 1))
+    const int empty = v->size[0] == 0 || v->size[1] == 0 || v->size[2] == 0; /* then strides of layouts are 0, too */
+    if (given < 0 || (written && !empty && strides[axis] == 0 && v->size[axis] > 1))
       return nn_fail(error, CLATTN_ERROR_STRIDE, "%s.stride[%d] is %lld: it must be %s", name, axis, (long long)given,
                      written ? "> 0 where the axis is longer than 1" : ">= 0");
     v->stride[axis] = strides[axis];
