@@ -245,7 +245,8 @@ static int has_option(const char *help, const char *option) {
 /* Options are named short in the help: "--wq, --wk, --wv M". */
 static void test_options(void **state) {
   (void)state;
-  char *help = run("clattn explain --help; clattn run --help; example_why_scale --help 2>&1 || true");
+  char *help = run("clattn explain --help; clattn run --help; clattn view --help; clattn embed --help; "
+                   "example_why_scale --help 2>&1 || true");
   for (int d = 0; d < DOCUMENTS; d++) {
     char *document = read_text(documents[d]);
     int found = 0;
