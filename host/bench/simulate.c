@@ -23,7 +23,7 @@ static int take_number(const char *path, const cJSON *object, const char *key, d
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
   if (item == NULL && !needed)
     return CLI_OK;
-  if (!cJSON_IsNumber(item) || !(item->valuedouble >= least && item->valuedouble <= most))
+  if (item == NULL || !cJSON_IsNumber(item) || !(item->valuedouble >= least && item->valuedouble <= most))
     return cli_fail(CLI_USAGE, "--%s: %s: \"%s\" must be a number from %g to %g", option, path, key, least, most);
   *out = item->valuedouble;
   return CLI_OK;
@@ -31,7 +31,7 @@ static int take_number(const char *path, const cJSON *object, const char *key, d
 
 static int take_flag(const char *path, const cJSON *object, const char *key, uint32_t *out) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-  if (!cJSON_IsBool(item))
+  if (item == NULL || !cJSON_IsBool(item))
     return cli_fail(CLI_USAGE, "--%s: %s: \"%s\" must be true or false", option, path, key);
   *out = cJSON_IsTrue(item) != 0;
   return CLI_OK;
@@ -39,7 +39,7 @@ static int take_flag(const char *path, const cJSON *object, const char *key, uin
 
 static int take_text(const char *path, const cJSON *object, const char *key, char *out, size_t capacity) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-  if (!cJSON_IsString(item))
+  if (item == NULL || !cJSON_IsString(item))
     return cli_fail(CLI_USAGE, "--%s: %s: \"%s\" must be a text", option, path, key);
   snprintf(out, capacity, "%s", item->valuestring);
   return CLI_OK;

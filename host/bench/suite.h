@@ -17,7 +17,7 @@ void bench_shapes_free(bench_shapes *shapes);
  * it) or "FILE:NAME".  What has a '/' or a '.' in it is a file.  Mistakes are told with line and column. */
 int bench_suite_add(const char *which, bench_shapes *out);
 /* "b=1,hq=32,sk=512..65536:x2": a sweep of shapes. */
-int bench_sweep_add(const char *text, bench_shapes *out);
+int bench_sweep_add(const char *given, bench_shapes *out);
 /* A problem line, as it is logged. */
 int bench_problem_add(const char *line, bench_shapes *out);
 

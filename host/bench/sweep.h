@@ -23,13 +23,13 @@ typedef struct bench_request {
   double threshold;                      /* percent */
 } bench_request;
 
-/* Runs it, prints context to stderr and the table to stdout.  *out is filled as far as it got, also when a signal ended
+/* Runs it, prints context to stderr and the table to stdout.  *run is filled as far as it got, also when a signal ended
  * it; to be released in any case.  Returns the exit code of the work. */
-int bench_sweep(const bench_request *request, const char *device, bench_run *out);
+int bench_sweep(const bench_request *request, const char *device_name, bench_run *run);
 
 /* The same on a device that is not there: what selection picks by facts from a file, and predicted times.  Every row is
  * skipped, and the run says that it is simulated. */
-int bench_simulate(const bench_request *request, const char *facts, bench_run *out);
+int bench_simulate(const bench_request *request, const char *facts, bench_run *run);
 
 /* What a run's context says of this machine and command, and of a device. */
 void bench_describe_host(const bench_request *request, bench_context *context);
