@@ -119,11 +119,13 @@ static int norm_open(const cf_case *c, norm_case *n, cf_reason *reason) {
   n->epsilon = 1e-5f;
   if (!check_slots(c, NORM_INPUTS, NORM_OUTPUTS, reason) || !cf_only_keys(c->root, "attributes", keys, reason))
     return 0;
-  if (x == NULL || scale == NULL)
-    return cf_fail(reason, "X or Scale is missing");
+  if (x == NULL || scale == NULL) {
+    cf_fail(reason, "X or Scale is missing");
+    return 0;
+  }
+  n->x = &x->array;
   if (!is_float(x->array.type))
     return cf_fail(reason, "X is %s; f32, f16 and bf16 are possible", cf_type_name(x->array.type));
-  n->x = &x->array;
   if (!cf_get_integer(attributes, "axis", -n->x->rank, n->x->rank - 1, &axis, &absent, reason) ||
       !cf_get_integer(attributes, "stash_type", 1, 16, &stash, &absent, reason) ||
       !cf_get_real(attributes, "epsilon", &n->epsilon, &absent, reason))
@@ -145,8 +147,12 @@ static int norm_open(const cf_case *c, norm_case *n, cf_reason *reason) {
 static int norm_host(const norm_case *n, cf_reason *reason) {
   double *y = cf_allocate(n->rows * n->columns, sizeof *y);
   double *mean = cf_allocate(n->rows, sizeof *mean), *inv = cf_allocate(n->rows, sizeof *inv);
-  int result = y != NULL && mean != NULL && inv != NULL ? 1 : cf_fail(reason, "out of memory");
-  for (int64_t r = 0; result && r < n->rows; r++) {
+  int result = 0;
+  if (y == NULL || mean == NULL || inv == NULL) {
+    cf_fail(reason, "out of memory");
+    goto done;
+  }
+  for (int64_t r = 0; r < n->rows; r++) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < n->columns; i++)
       sum += cf_value(n->x, r * n->columns + i);
@@ -161,9 +167,12 @@ static int norm_host(const norm_case *n, cf_reason *reason) {
                               (n->beta != NULL ? (double)n->beta[i] : 0.0);
   }
   const double *const got[NORM_OUTPUTS] = {y, mean, inv};
+  result = 1;
   for (int i = 0; result && i < NORM_OUTPUTS; i++)
     if (n->out[i] != NULL)
       result = judge(n->out[i], i == NORM_Y ? n->rows * n->columns : n->rows, got[i], reason);
+
+done:
   free(y);
   free(mean);
   free(inv);
@@ -298,8 +307,10 @@ static int rope_open(const cf_case *c, rope_case *r, cf_reason *reason) {
     return 0;
   r->x = cf_find_slot(c->input, c->inputs, ROPE_X);
   r->out = cf_find_slot(c->output, c->outputs, 0);
-  if (r->x == NULL || r->out == NULL)
-    return cf_fail(reason, "the input or the output is missing");
+  if (r->x == NULL || r->out == NULL) {
+    cf_fail(reason, "the input or the output is missing");
+    return 0;
+  }
   if (!is_float(r->x->array.type))
     return cf_fail(reason, "the input is %s; f32, f16 and bf16 are possible", cf_type_name(r->x->array.type));
   r->interleaved = (int)interleaved;
