@@ -43,6 +43,7 @@ double bench_predict(const bench_shape *shape, const bench_peaks *peaks) {
 typedef struct part {
   clattn_plan *plan;
   int64_t first, rows;
+  uint32_t launches;
 } part;
 
 typedef struct job {
@@ -230,7 +231,12 @@ static int open_parts(job *j, bench_row *row) {
     row->plan_ns = nanoseconds(cli_seconds() - start); /* warm: the whole plan was made before */
     j->part_count++;
     clattn_plan_info_init(&info);
-    if (clattn_plan_get_info(p->plan, &info) == CLATTN_SUCCESS && info.workspace_bytes > j->workspace_bytes)
+    if (clattn_plan_get_info(p->plan, &info) != CLATTN_SUCCESS) {
+      row_says(row, BENCH_FAILED, "the plan of a part does not tell about itself");
+      return CLI_FAILED;
+    }
+    p->launches = info.launches;
+    if (info.workspace_bytes > j->workspace_bytes)
       j->workspace_bytes = info.workspace_bytes;
   }
   if (j->workspace_bytes > 0) {
@@ -308,7 +314,6 @@ static int one_call(job *j, int copy, call *out, bench_row *row) {
   for (int64_t i = 0; i < j->part_count && status == CLATTN_SUCCESS; i++) {
     const part *p = &j->parts[i];
     clattn_args args;
-    clattn_plan_info info;
     uint32_t launches = 0;
     cli_pass whole = j->pass;
     for (int n = 0; n < CLI_OUTPUTS; n++)
@@ -323,8 +328,7 @@ static int one_call(job *j, int copy, call *out, bench_row *row) {
         args.q.offset += (uint64_t)(p->first * stride[2]) * cli_dtype_bytes(whole.problem.q.dtype, 1);
       args.o.offset += (uint64_t)(p->first * whole.result[CLI_O].stride[2]) * cli_dtype_bytes(whole.problem.o.dtype, 1);
     }
-    clattn_plan_info_init(&info);
-    if (clattn_plan_get_info(p->plan, &info) == CLATTN_SUCCESS && told && recorded + info.launches <= EVENTS_MOST) {
+    if (told && recorded + p->launches <= EVENTS_MOST) {
       args.launch_events = events + recorded;
       args.launch_events_capacity = EVENTS_MOST - recorded;
       args.num_launch_events = &launches;
@@ -333,7 +337,7 @@ static int one_call(job *j, int copy, call *out, bench_row *row) {
     }
     status = clattn_enqueue(p->plan, j->device->queue, &args, 0, NULL, NULL);
     recorded += status == CLATTN_SUCCESS ? launches : 0;
-    out->launches += told ? launches : info.launches;
+    out->launches += told ? launches : p->launches;
   }
   out->enqueue = cli_seconds() - start;
   cl_int finished = clFinish(j->device->queue);

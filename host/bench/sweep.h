@@ -18,7 +18,6 @@ typedef struct bench_request {
   double slowest;                        /* seconds of a call, predicted, that a row may take; 0: any */
   double largest;                        /* bytes of a row's tensors that it may take; 0: any */
   double budget;                         /* seconds in all; 0: any */
-  int default_suite;                     /* no suite, shape or problem was named: what was left out names the option */
   const char *baseline, *fail_if_slower; /* NULL: none */
   double threshold;                      /* percent */
 } bench_request;

@@ -329,10 +329,8 @@ static int choose_shapes(bench_options *o) {
   int code = CLI_OK;
   if (o->quick && r->shapes.count > 0)
     return cli_fail(CLI_USAGE, "--quick is a suite of its own: not beside --suite, --shape or --problem");
-  if (r->shapes.count == 0) {
+  if (r->shapes.count == 0)
     code = bench_suite_add(o->quick ? "quick" : NULL, &r->shapes);
-    r->default_suite = !o->quick;
-  }
   if (code == CLI_OK && o->only != NULL)
     keep_kind(&r->shapes, o->only);
   if (code == CLI_OK && o->dtype != NULL)

@@ -532,12 +532,13 @@ static int run_layers(const pass *p) {
   clattn_problem problem;
   clattn_args args;
   clattn_error error;
+  uint64_t scratch = 0; /* the same for all layers */
   clattn_error_init(&error);
   describe(p, &problem, &args);
   for (int64_t i = 0; i < model->config.num_hidden_layers; ++i) {
     const layer *l = &model->layers[i];
     clattn_nn_block_args block;
-    uint64_t scratch = 0;
+    clattn_status status = CLATTN_SUCCESS;
     clattn_nn_block_args_init(&block);
     block.error = &error;
     block.order = CLATTN_NN_POST_NORM;
@@ -557,7 +558,8 @@ static int run_layers(const pass *p) {
     block.y = hidden_at(p, i + 1);
     if (p->want->weights != NULL)
       args.scores = clattn_buffer(model->rooms[ROOM_WEIGHTS].buffer, (uint64_t)i * weights_bytes(p));
-    clattn_status status = clattn_nn_block_workspace(model->nn, &block, &scratch);
+    if (i == 0)
+      status = clattn_nn_block_workspace(model->nn, &block, &scratch);
     if (status == CLATTN_SUCCESS && scratch > 0) {
       if (make_room(p, ROOM_SCRATCH, (size_t)scratch) != 0)
         return -1;
