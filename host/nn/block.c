@@ -277,10 +277,8 @@ clattn_status clattn_nn_block_workspace(clattn_nn *nn, const clattn_nn_block_arg
   block b;
   nn_layer layer;
   clattn_status status = open_layer(&b, &layer, nn, args, -1);
-  if (status == CLATTN_SUCCESS && bytes != NULL)
-    *bytes = nn_layer_bytes(&layer);
-  else if (status == CLATTN_SUCCESS)
-    status = nn_fail(args->error, CLATTN_ERROR_NULL_POINTER, "bytes must not be NULL");
+  if (status == CLATTN_SUCCESS)
+    status = nn_layer_workspace(&layer, bytes, args->error);
   close_block(&b);
   return status;
 }

@@ -226,10 +226,8 @@ clattn_status clattn_nn_encdec_workspace(clattn_nn *nn, const clattn_nn_encdec_a
   encdec e;
   nn_layer layer;
   clattn_status status = open_layer(&e, &layer, nn, args);
-  if (status == CLATTN_SUCCESS && bytes != NULL)
-    *bytes = nn_layer_bytes(&layer);
-  else if (status == CLATTN_SUCCESS)
-    status = nn_fail(args->error, CLATTN_ERROR_NULL_POINTER, "bytes must not be NULL");
+  if (status == CLATTN_SUCCESS)
+    status = nn_layer_workspace(&layer, bytes, args->error);
   clattn_plan_release(e.plan);
   return status;
 }

@@ -103,12 +103,7 @@ clattn_status clattn_nn_ffn_workspace(clattn_nn *nn, const clattn_nn_ffn_args *a
   nn_ffn ffn;
   nn_layer layer;
   const clattn_status status = open_layer(&ffn, &layer, nn, args);
-  if (status != CLATTN_SUCCESS)
-    return status;
-  if (bytes == NULL)
-    return nn_fail(args->error, CLATTN_ERROR_NULL_POINTER, "bytes must not be NULL");
-  *bytes = nn_layer_bytes(&layer);
-  return CLATTN_SUCCESS;
+  return status == CLATTN_SUCCESS ? nn_layer_workspace(&layer, bytes, args->error) : status;
 }
 
 clattn_status clattn_nn_ffn(clattn_nn *nn, cl_command_queue queue, const clattn_nn_ffn_args *args, cl_uint num_events,

@@ -6,11 +6,18 @@
 
 enum { WORKSPACE_ALIGNMENT = 64 };
 
-uint64_t nn_layer_bytes(const nn_layer *layer) {
+static uint64_t layer_bytes(const nn_layer *layer) {
   nn_scratch count;
   memset(&count, 0, sizeof(count));
   layer->lay(layer->job, &count);
   return count.used;
+}
+
+clattn_status nn_layer_workspace(const nn_layer *layer, uint64_t *bytes, clattn_error *error) {
+  if (bytes == NULL)
+    return nn_fail(error, CLATTN_ERROR_NULL_POINTER, "bytes must not be NULL");
+  *bytes = layer_bytes(layer);
+  return CLATTN_SUCCESS;
 }
 
 /* Notes a workspace of the caller's; its size is known to be right. */
@@ -27,7 +34,7 @@ static clattn_status note_workspace(const clattn_nn *nn, const clattn_mem *works
 
 clattn_status nn_layer_run(clattn_nn *nn, cl_command_queue queue, const nn_layer *layer, const clattn_mem *workspace,
                            cl_uint num_events, const cl_event *wait_list, cl_event *event, clattn_error *error) {
-  const uint64_t bytes = nn_layer_bytes(layer);
+  const uint64_t bytes = layer_bytes(layer);
   nn_stream stream;
   nn_scratch scratch;
   nn_ranges ranges;

@@ -20,8 +20,8 @@ typedef struct nn_layer {
   const char *same; /* inputs at whose very place y may be */
 } nn_layer;
 
-/* What `lay` takes. */
-uint64_t nn_layer_bytes(const nn_layer *layer);
+/* What `lay` takes: the answer of a workspace query. */
+clattn_status nn_layer_workspace(const nn_layer *layer, uint64_t *bytes, clattn_error *error);
 clattn_status nn_layer_run(clattn_nn *nn, cl_command_queue queue, const nn_layer *layer, const clattn_mem *workspace,
                            cl_uint num_events, const cl_event *wait_list, cl_event *event, clattn_error *error);
 
