@@ -336,8 +336,11 @@ clattn_status run(const layer *l, cl_command_queue on, cl_uint num_events, const
 
 enum { OUTPUTS_MOST = 8, WORKSPACE_OFFSET = 192, GUARD = 256 };
 
+/* Finished too: Intel's runtime for CPUs comes back from blocking writes that are not done yet, and a kernel on another
+ * queue may then run before them. */
 static void write_back(const matrix *m, const unsigned char *bytes) {
   assert_int_equal(clEnqueueWriteBuffer(queue, m->buffer, CL_TRUE, 0, m->bytes, bytes, 0, NULL, NULL), CL_SUCCESS);
+  assert_int_equal(clFinish(queue), CL_SUCCESS);
 }
 
 /* With the workspace at an offset in a buffer of 0xff; behind a user's event, so that nothing may run before it. */

@@ -67,6 +67,7 @@ static void chain_expect(chain *c, clattn_nn *nn, float want[2][NUMBERS]) {
         clEnqueueWriteBuffer(rig.queue, c->y[i].buffer, CL_TRUE, 0, c->y[i].bytes, c->y[i].host, 0, NULL, NULL),
         CL_SUCCESS);
   }
+  assert_int_equal(clFinish(rig.queue), CL_SUCCESS); /* blocking is not enough for other queues: see nn_layer_job.c */
 }
 
 static void chain_compare(chain *c, float want[2][NUMBERS]) {
