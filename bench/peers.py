@@ -3,7 +3,7 @@
 """clattn beside PyTorch, ONNX Runtime and OpenVINO: same machine, shapes, threads and numbers, taking turns.
 
 The first run makes build/venv-peers with the peers in it and needs a package index for that; they are several GB.
-Later runs need no network.
+Where there is no clattn, it builds it in build/release. Later runs need no network.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import sys
 sys.dont_write_bytecode = True  # not beside the sources
 
 from peers import ALWAYS, PEERS  # noqa: E402
+from peers.program import build_program, find_program  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, "build", "venv-peers")
@@ -32,7 +33,7 @@ def parse(arguments):
     add("--only", metavar="P,...", help="some of " + ", ".join(PEERS))
     add("--json", metavar="F", help="all of it")
     add("--report", metavar="F.html", help="a page, by 'clattn compare'")
-    add("--clattn", metavar="PATH", help="the program; default: bin/clattn of a build folder, else the one in PATH")
+    add("--clattn", metavar="PATH", help="the program; default: bin/clattn of a build folder, else the one in PATH, else built")
     add("--device", metavar="ID", help="of 'clattn devices'")
     add("--torch-index", metavar="URL", help="package index for torch alone; PyTorch's own for CPUs has a small one")
     add("--self-check", action="store_true", help="two tiny shapes with what this Python has; installs nothing")
@@ -102,6 +103,8 @@ def main():
     if options.self_check:
         options.seconds_per_row = 0.1
     elif os.path.realpath(sys.prefix) != os.path.realpath(VENV):
+        if not find_program(options.clattn, ROOT):
+            build_program(ROOT)
         python = prepare(options)
         os.execv(python, [python, os.path.abspath(__file__), *sys.argv[1:]])
     try:

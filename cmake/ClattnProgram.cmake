@@ -40,15 +40,20 @@ file(GLOB CLATTN_CLI_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/host/cli/*.
 file(GLOB CLATTN_BENCH_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/host/bench/*.c)
 clattn_embed_kernels(bench_kernels_embedded bench/ CLATTN_BENCH_KERNEL_SOURCE CLATTN_BENCH_GENERATED_DIR)
 clattn_embed_text(${PROJECT_SOURCE_DIR}/bench/suites.txt bench_suites suites_embedded CLATTN_SUITES_SOURCE)
-add_executable(clattn-cli ${CLATTN_CLI_SOURCES} ${CLATTN_BENCH_SOURCES} ${CLATTN_BENCH_KERNEL_SOURCE}
+# All but main, for tests that run parts of the program in their own process.
+list(REMOVE_ITEM CLATTN_CLI_SOURCES ${PROJECT_SOURCE_DIR}/host/cli/main.c)
+add_library(clattn_program OBJECT ${CLATTN_CLI_SOURCES} ${CLATTN_BENCH_SOURCES} ${CLATTN_BENCH_KERNEL_SOURCE}
   ${CLATTN_SUITES_SOURCE})
-target_include_directories(clattn-cli PRIVATE ${PROJECT_SOURCE_DIR}/host ${PROJECT_SOURCE_DIR}/host/cli
-  ${CLATTN_BENCH_GENERATED_DIR})
-clattn_own_target(clattn-cli)
-target_link_libraries(clattn-cli PRIVATE clattn_model clattn_nn clattn PkgConfig::CJSON ${CLATTN_LIBM})
+target_include_directories(clattn_program PUBLIC ${PROJECT_SOURCE_DIR}/host ${PROJECT_SOURCE_DIR}/host/cli
+  ${PROJECT_SOURCE_DIR}/host/bench ${CLATTN_BENCH_GENERATED_DIR})
+clattn_own_target(clattn_program)
+target_link_libraries(clattn_program PUBLIC clattn_model clattn_nn clattn PkgConfig::CJSON ${CLATTN_LIBM})
 if(CLATTN_PNG)
-  target_compile_definitions(clattn-cli PRIVATE CLATTN_WITH_PNG)
-  target_link_libraries(clattn-cli PRIVATE PkgConfig::CAIRO)
+  target_compile_definitions(clattn_program PRIVATE CLATTN_WITH_PNG)
+  target_link_libraries(clattn_program PUBLIC PkgConfig::CAIRO)
 endif()
+add_executable(clattn-cli ${PROJECT_SOURCE_DIR}/host/cli/main.c)
+clattn_own_target(clattn-cli)
+target_link_libraries(clattn-cli PRIVATE clattn_program)
 # Its own folder: the library's target has the name of this file.
 set_target_properties(clattn-cli PROPERTIES OUTPUT_NAME clattn RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)

@@ -11,6 +11,7 @@ import tempfile
 
 from . import PEERS, output
 from .clattn import Clattn
+from .program import find_program
 from .row import Row, first_line, measure
 from .shapes import Refused
 
@@ -21,16 +22,6 @@ INTERRUPTED = 130  # exit code, as a shell has it for SIGINT
 BUSY = 0.5  # load average before the run, above which others take part of the machine
 
 SELF_CHECK = ("b=1,hq=2,sq=16,sk=16,d=32", "b=1,hq=4,hkv=2,sq=24,sk=24,d=32,causal=1")
-
-
-def find_program(given, root):
-    if given:
-        return os.path.abspath(given)
-    for folder in ("build", "build/release"):
-        path = os.path.join(root, folder, "bin", "clattn")
-        if os.access(path, os.X_OK):
-            return path
-    return "clattn"
 
 
 def open_peers(options, gpu):
@@ -113,7 +104,7 @@ def judge(names, rows):
 
 
 def run(options, root):
-    program = find_program(options.clattn, root)
+    program = find_program(options.clattn, root) or "clattn"
     with tempfile.TemporaryDirectory() as folder:
         try:
             clattn = Clattn(program, options.device, options.threads, folder)

@@ -10,7 +10,7 @@ typedef struct bench_settings {
   double launch_seconds; /* no launch predicted above it: calls are split by query rows; 0: never split */
   int cold;              /* inputs rotate over copies beyond the last cache */
   int verify;
-  int probe_beside; /* the FMA probe before each row */
+  int probe_beside; /* the FMA probe before and behind each row */
 } bench_settings;
 
 /* Seconds that a call of this shape is expected to take, by peaks and rules of thumb about clattn's kernels: for choosing

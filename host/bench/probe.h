@@ -11,6 +11,7 @@ typedef struct bench_device {
   cli_session session;
   cl_command_queue queue;  /* in order, with profiling; `session.queue` itself */
   int events;              /* 1: profiling works */
+  int clock_suspect;       /* 1: events and wall clock contradict each other about the FMA probe */
   double cache_bytes_most; /* the last cache, bytes: what the device says, at least 4 MiB of a CPU, 256 MiB of others */
   cl_program program;
   cl_kernel fma, half, exp2, read, empty; /* half NULL: no fp16 */
@@ -25,10 +26,13 @@ void bench_device_close(bench_device *device); /* an all-zero one is accepted */
 double bench_probe_fma(const bench_device *device);
 /* One run of the bandwidth probe over this footprint: bytes a second read; 0 after a failure that was printed. */
 double bench_probe_read(const bench_device *device, int64_t bytes);
-/* All probes: medians of a few runs each, below two seconds in all. */
+/* All probes: the best FMA rate of some runs, and medians of a few runs each; below three seconds in all. */
 int bench_probe_all(const bench_device *device, bench_peaks *out);
 
 /* Seconds from the first start to the last end of profiled events; < 0: they can't say. */
 double bench_event_seconds(const cl_event *events, uint32_t count);
+/* Events of a call must lie within the wall clock's time and fill it but for `launching` seconds: a driver that says
+ * otherwise counts in other units, or something else. */
+int bench_events_believable(double events, double wall, double launching);
 
 #endif

@@ -88,8 +88,8 @@ static void add_signs(const report_runs *runs, cli_bytes *out) {
     return;
   cli_bytes_text(out, "<ul class=\"key\">\n");
   if (throttled)
-    cli_bytes_text(out, "<li><b>\xe2\x80\xa0</b> throttled: the FMA probe just before this row was more than 5 % below "
-                        "the run's</li>\n");
+    cli_bytes_text(out, "<li><b>\xe2\x80\xa0</b> throttled: the FMA probe beside this row was more than 5 % below "
+                        "the run's, or its calls became 10 % slower</li>\n");
   if (suspect)
     cli_bytes_text(out,
                    "<li><b>\xe2\x80\xa1</b> doubtful clock: the device's events and the wall clock contradict each "

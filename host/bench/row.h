@@ -66,7 +66,8 @@ typedef struct bench_row {
   int32_t launches;  /* of one call: more than the plan's when it was split for --max-launch-ms */
   int by_events;     /* 1: the device's own events; 0: wall clock */
   int cold;          /* 1: inputs rotate beyond the last cache */
-  int throttled;     /* the FMA probe beside this row was more than 5 % below the run's */
+  int throttled;     /* the FMA probe before or behind this row was more than 5 % below the run's, or the second half of
+                        the calls took more than 10 % longer than the first */
   int clock_suspect; /* events and wall clock contradict each other; the time is then wall clock's */
   double fma_beside; /* the FMA probe round this row, the better one; 0: not repeated */
   /* apart from it */

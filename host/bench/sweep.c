@@ -148,6 +148,8 @@ static int run_row(const bench_request *request, const bench_device *device, ben
   if (row == NULL)
     return CLI_FAILED;
   const int code = bench_measure(device, shape, variant, &run->context.peaks, &request->settings, row);
+  if (row->fma_beside > run->context.peaks.fma_flops) /* the run's peak is the best that it saw */
+    run->context.peaks.fma_flops = row->fma_beside;
   if (bench_stop) { /* the call at work is not finished */
     run->count--;
     return code;

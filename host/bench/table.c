@@ -264,7 +264,9 @@ static void print_legend(FILE *out, const bench_table *table, const bench_run *r
     fprintf(out,
             "%% of bound: how near the row comes to the peak named beside it, which was measured in the same run\n");
   if (throttled)
-    fprintf(out, "throttled: the FMA probe beside the row was more than 5 %% below the run's\n");
+    fprintf(
+        out,
+        "throttled: the FMA probe beside the row was more than 5 %% below the run's, or calls became 10 %% slower\n");
   if (suspect)
     fprintf(out, "clock?: events and wall clock contradict each other; the time is the wall clock's\n");
 }

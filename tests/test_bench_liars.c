@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drivers whose clocks lie, and devices that become slower, meet the benchmark: calls of OpenCL go through this file. */
+#define _POSIX_C_SOURCE 200809L
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "measure.h"
+#include "suite.h"
+
+/* What the driver does wrong. */
+static struct {
+  double scale;         /* of the times that events tell */
+  int refuses;          /* events tell nothing */
+  double slow;          /* times that a launch takes, once it is slow */
+  long slow_launch;     /* launches before the clock of slow_seconds begins */
+  double slow_seconds;  /* until it is slow */
+  long launches;        /* so far */
+  double begin, queued; /* of slow_seconds, and of the first launch since the queue was empty; < 0: none */
+} driver;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int is_slow(void) {
+  return driver.slow > 1 && driver.begin >= 0 && now() - driver.begin >= driver.slow_seconds;
+}
+
+/* The loader's own function, into a variable that points to such a function. */
+static void find_next(const char *name, void *next) {
+  static void *library;
+  if (library == NULL)
+    library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+  void *const found = library != NULL ? dlsym(library, name) : NULL;
+  if (found == NULL) {
+    fprintf(stderr, "%s: %s\n", name, dlerror());
+    abort();
+  }
+  memcpy(next, &found, sizeof found);
+}
+
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint work_dim,
+                                                       const size_t *offset, const size_t *global, const size_t *local,
+                                                       cl_uint num_events, const cl_event *wait_list, cl_event *event) {
+  cl_int(CL_API_CALL * next)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *,
+                             cl_uint, const cl_event *, cl_event *) = NULL;
+  find_next("clEnqueueNDRangeKernel", &next);
+  if (driver.launches++ == driver.slow_launch)
+    driver.begin = now();
+  if (driver.queued < 0)
+    driver.queued = now();
+  return next(queue, kernel, work_dim, offset, global, local, num_events, wait_list, event);
+}
+
+CL_API_ENTRY cl_int CL_API_CALL clFinish(cl_command_queue queue) {
+  cl_int(CL_API_CALL * next)(cl_command_queue) = NULL;
+  find_next("clFinish", &next);
+  const cl_int code = next(queue);
+  if (driver.queued >= 0 && is_slow()) {
+    const double end = driver.queued + driver.slow * (now() - driver.queued);
+    while (now() < end)
+      ;
+  }
+  driver.queued = -1;
+  return code;
+}
+
+CL_API_ENTRY cl_int CL_API_CALL clGetEventProfilingInfo(cl_event event, cl_profiling_info name, size_t size,
+                                                        void *value, size_t *size_out) {
+  cl_int(CL_API_CALL * next)(cl_event, cl_profiling_info, size_t, void *, size_t *) = NULL;
+  cl_ulong start = 0, end = 0;
+  find_next("clGetEventProfilingInfo", &next);
+  if (driver.refuses)
+    return CL_PROFILING_INFO_NOT_AVAILABLE;
+  if (name != CL_PROFILING_COMMAND_END || size < sizeof end)
+    return next(event, name, size, value, size_out);
+  cl_int code = next(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL);
+  if (code == CL_SUCCESS)
+    code = next(event, CL_PROFILING_COMMAND_END, sizeof end, &end, size_out);
+  end = start + (cl_ulong)((double)(end - start) * driver.scale * (is_slow() ? driver.slow : 1));
+  memcpy(value, &end, sizeof end);
+  return code;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+static const bench_settings usual = {.row_seconds = 0.1, .verify = 1};
+
+static void honest(void) {
+  memset(&driver, 0, sizeof driver);
+  driver.scale = 1;
+  driver.slow_launch = -1;
+  driver.begin = driver.queued = -1;
+}
+
+/* A row of a device that is opened for it, as the benchmark does; `from`: launches of the row before slow_seconds begin. */
+static void measure(const char *shape, const bench_settings *settings, long from, bench_row *row) {
+  bench_shapes shapes;
+  bench_device device;
+  bench_peaks peaks;
+  memset(&shapes, 0, sizeof shapes);
+  assert_int_equal(bench_sweep_add(shape, &shapes), 0);
+  assert_int_equal(bench_device_open(NULL, &device), 0);
+  assert_int_equal(bench_probe_all(&device, &peaks), 0);
+  if (from >= 0)
+    driver.slow_launch = driver.launches + from;
+  assert_int_equal(bench_measure(&device, &shapes.shape[0], NULL, &peaks, settings, row), 0);
+  if (row->status != BENCH_OK)
+    fail_msg("%s: %s", shape, row->reason);
+  print_message("%s: %.3f ms by %s%s%s\n", shape, 1e-6 * (double)row->median_ns,
+                row->by_events ? "events" : "wall clock", row->throttled ? ", throttled" : "",
+                row->clock_suspect ? ", clock?" : "");
+  bench_device_close(&device);
+  bench_shapes_free(&shapes);
+}
+
+static const char *const shapes[] = {"b=1,hq=8,sq=512,sk=512,d=64", "b=1,hq=1,sq=64,sk=64,d=64"}; /* milliseconds, and
+                                                                                                    microseconds */
+
+static void honest_clocks_are_believed(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+    bench_row row;
+    memset(&row, 0, sizeof row);
+    for (int attempt = 0; attempt < 5 && !row.by_events; attempt++) { /* on a busy machine waiters wake late */
+      honest();
+      measure(shapes[i], &usual, -1, &row);
+    }
+    assert_true(row.by_events && !row.clock_suspect);
+  }
+}
+
+static void lying_clocks_are_not(void **state) {
+  (void)state;
+  static const double scale[] = {0.001, 0.1, 0.75, 1.3, 80, 1000};
+  for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+    for (size_t n = 0; n < sizeof scale / sizeof scale[0]; n++) {
+      bench_row row;
+      honest();
+      driver.scale = scale[n];
+      measure(shapes[i], &usual, -1, &row);
+      assert_true(row.clock_suspect && !row.by_events);
+      assert_true(row.median_ns > 1000); /* as no call is */
+    }
+}
+
+static void silent_clocks_are_no_lie(void **state) {
+  (void)state;
+  for (int zero = 0; zero < 2; zero++) {
+    bench_row row;
+    honest();
+    driver.refuses = !zero;
+    driver.scale = zero ? 0 : 1;
+    measure(shapes[0], &usual, -1, &row);
+    assert_true(!row.by_events && !row.clock_suspect && row.median_ns > 1000);
+  }
+}
+
+/* Calls of the row are: one that is verified, one that warms up, and those that are timed. */
+static void becoming_slow_is_marked(void **state) {
+  (void)state;
+  const bench_settings longer = {.row_seconds = 0.4, .verify = 1}, probed = {.row_seconds = 0.1, .probe_beside = 1};
+  bench_row row;
+  honest();
+  driver.slow = 3;
+  driver.slow_seconds = 0.15;
+  measure(shapes[0], &longer, 2, &row); /* in the middle of the timed calls, and the row's own times tell */
+  assert_true(row.throttled);
+  honest();
+  driver.slow = 1.5;
+  measure(shapes[0], &probed, 0, &row); /* before the row: all its calls are alike, and the FMA probe tells */
+  assert_true(row.throttled);
+  honest();
+  driver.slow = 1.5;
+  driver.slow_seconds = 0.15;
+  measure(shapes[0], &probed, 0, &row); /* between the probes */
+  assert_true(row.throttled);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(honest_clocks_are_believed),
+                                     cmocka_unit_test(lying_clocks_are_not), cmocka_unit_test(silent_clocks_are_no_lie),
+                                     cmocka_unit_test(becoming_slow_is_marked)};
+  return cmocka_run_group_tests_name("drivers that lie", tests, NULL, NULL);
+}
