@@ -15,6 +15,7 @@ import sys
 sys.dont_write_bytecode = True  # not beside the sources
 
 from peers import ALWAYS, PEERS  # noqa: E402
+from peers.markdown import print_table  # noqa: E402
 from peers.program import build_program, find_program  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -33,6 +34,7 @@ def parse(arguments):
     add("--only", metavar="P,...", help="some of " + ", ".join(PEERS))
     add("--json", metavar="F", help="all of it")
     add("--report", metavar="F.html", help="a page, by 'clattn compare'")
+    add("--table", metavar="F.json", help="a saved comparison as a table in Markdown; runs nothing")
     add("--clattn", metavar="PATH", help="the program; default: bin/clattn of a build folder, else the one in PATH, else built")
     add("--device", metavar="ID", help="of 'clattn devices'")
     add("--torch-index", metavar="URL", help="package index for torch alone; PyTorch's own for CPUs has a small one")
@@ -98,8 +100,19 @@ def prepare(options):
     return python
 
 
+def show(path):
+    try:
+        print_table(path, sys.stdout)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"peers: {path}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def main():
     options = parse(sys.argv[1:])
+    if options.table:
+        return show(options.table)
     if options.self_check:
         options.seconds_per_row = 0.1
     elif os.path.realpath(sys.prefix) != os.path.realpath(VENV):

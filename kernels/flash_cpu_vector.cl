@@ -35,6 +35,7 @@ static inline void clattn_online_softmax(int keys, float *block, const clattn_v 
   }
 }
 
+#if !CLATTN_FEW
 /* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys, whose rows start at v + rows[key]:
  * `dims` value elements from d0 on. */
 static inline void clattn_weigh_block(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
@@ -116,6 +117,8 @@ static inline void clattn_weigh_kept(const clattn_params *p, __global const CLAT
     }
 }
 
+#endif
+
 /* Scores for the caller are a pass of their own: what was asked for beside o never changes a bit of o.  top and sum are
  * those of the first pass, sums divided by what numerators are multiplied by. */
 static inline void clattn_show_scores(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
@@ -181,6 +184,9 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
   if (p.qk_dim <= CLATTN_DIM)
     clattn_load_queries(&p, &in, q, &t, 0, p.qk_dim, queries);
 
+#if CLATTN_FEW
+  const int few = clattn_few_rows(&t);
+#endif
   const int first_dim = get_group_id(1) * CLATTN_DIM;
   const int dims = p.rules & CLATTN_RULE_OUT ? min(p.v_dim - first_dim, CLATTN_DIM) : 0;
 
@@ -190,8 +196,14 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
       run.top[m] = run.logit[m] = (clattn_v)(-INFINITY);
       run.sum[m] = run.lost[m] = (clattn_v)(0.0f);
     }
+#if CLATTN_FEW
+    for (int r = 0; r < few; ++r)
+      for (int d = 0; d < dims; ++d)
+        out[CLATTN_AT(d, r)] = 0.0f;
+#else
     for (int x = 0; x < dims * CLATTN_MQ; ++x)
       CLATTN_VSTORE((clattn_v)(0.0f), out + x * CLATTN_LANES);
+#endif
 
     clattn_interval keys = clattn_next_keys(&p, blocks, &t.u, t.u.keys.lo, t.u.keys.hi, CLATTN_KEY_BLOCK);
     while (keys.lo < keys.hi) {
@@ -207,23 +219,44 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
 #if CLATTN_IS_QUANTISED(CLATTN_V)
         clattn_find_rows(&p, &p.v_scale, &t, keys.lo, count, scales);
 #endif
+#if CLATTN_FEW
+        if (careful)
+          clattn_weigh_few_kept(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, few, block, shrink, out);
+        else
+          clattn_weigh_few(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, few, block, shrink, out);
+#else
         if (careful)
           clattn_weigh_kept(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, block, shrink, out);
         else
           clattn_weigh_block(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, block, shrink, out);
+#endif
       }
       keys = clattn_next_keys(&p, blocks, &t.u, keys.hi, t.u.keys.hi, CLATTN_KEY_BLOCK);
     }
 
     int odd = 0;
-    for (int m = 0; m < CLATTN_MQ; ++m) {
+    for (int m = 0; m < CLATTN_MQ; ++m)
       run.sum[m] += run.lost[m];
+#if CLATTN_FEW
+    float checked[CLATTN_ROWS];
+    CLATTN_VSTORE(run.sum[0], checked);
+    for (int r = 0; r < few; ++r) {
+      int nans = 0;
+      for (int d = 0; d < dims; ++d) {
+        const float x = out[CLATTN_AT(d, r)];
+        nans |= x != x;
+      }
+      odd |= nans && checked[r] == checked[r] && checked[r] != 0.0f;
+    }
+#else
+    for (int m = 0; m < CLATTN_MQ; ++m) {
       const clattn_vi sound = run.sum[m] == run.sum[m] && run.sum[m] != (clattn_v)(0.0f);
       for (int d = 0; d < dims; ++d) {
         const clattn_v x = CLATTN_VLOAD(out + d * CLATTN_ROWS + m * CLATTN_LANES);
         odd |= any(sound && x != x);
       }
     }
+#endif
     if (!odd)
       break;
   }
@@ -247,7 +280,7 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
       for (int d = 0; d < dims; ++d)
         CLATTN_STORE(CLATTN_O)
       (o, to + (first_dim + d) * p.o.element,
-       clattn_result(sums[lane], kept[lane] == 0.0f ? 0.0f : out[d * CLATTN_ROWS + lane] * scales_of[lane]));
+       clattn_result(sums[lane], kept[lane] == 0.0f ? 0.0f : out[CLATTN_AT(d, lane)] * scales_of[lane]));
     }
   }
   if (first_dim > 0) /* what is the same for every part of the values, the first one writes */

@@ -36,6 +36,15 @@
 #define CLATTN_DIM 1024
 #endif
 #define CLATTN_ROWS (CLATTN_MQ * CLATTN_LANES)
+#ifndef CLATTN_FEW /* 1: a tile's rows are in private memory as they lie: few_rows.cl.h */
+#define CLATTN_FEW 0
+#endif
+/* Where element d of a row of a tile is, of queries and of results. */
+#if CLATTN_FEW
+#define CLATTN_AT(d, lane) ((lane)*CLATTN_DIM + (d))
+#else
+#define CLATTN_AT(d, lane) ((d)*CLATTN_ROWS + (lane))
+#endif
 
 #if defined(__clang__) && CLATTN_LANES == 16
 #define CLATTN_CPU_KERNEL __attribute__((min_vector_width(512))) __attribute__((reqd_work_group_size(1, 1, 1))) __kernel
@@ -100,7 +109,7 @@ static inline long clattn_lane_at(const clattn_tile *t, int lane) {
   return (long)t->u.entry.q_start + clattn_real_row(&t->u, t->i[lane]);
 }
 
-/* Transposes the tile's rows of q, `dims` elements from d0 on: queries[d][lane]. */
+/* The tile's rows of q, `dims` elements from d0 on, at CLATTN_AT. */
 static inline void clattn_load_queries(const clattn_params *p, const clattn_inputs *in,
                                        __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int d0, int dims,
                                        float *queries) {
@@ -110,10 +119,10 @@ static inline void clattn_load_queries(const clattn_params *p, const clattn_inpu
 #if CLATTN_COSINE
     const clattn_norm norm = clattn_norm_of_q(p, in, q, at, line);
     for (int d = 0; d < dims; ++d)
-      queries[d * CLATTN_ROWS + lane] = clattn_normed(norm, clattn_q_element(p, in, q, at, line, d0 + d));
+      queries[CLATTN_AT(d, lane)] = clattn_normed(norm, clattn_q_element(p, in, q, at, line, d0 + d));
 #else
     for (int d = 0; d < dims; ++d)
-      queries[d * CLATTN_ROWS + lane] = clattn_q_element(p, in, q, at, line, d0 + d);
+      queries[CLATTN_AT(d, lane)] = clattn_q_element(p, in, q, at, line, d0 + d);
 #endif
   }
 }
@@ -233,6 +242,20 @@ static inline void clattn_widen_key(const clattn_params *p, const clattn_inputs 
 }
 #endif
 
+/* Scales of quantised values travel beside their rows. */
+#if CLATTN_IS_QUANTISED(CLATTN_V)
+#define CLATTN_VALUE_SCALES , const long *scales CLATTN_V_SCALE_ARG
+#define CLATTN_GIVE_VALUE_SCALES , scales, v_scale
+#define CLATTN_SCALE_OF_VALUE(p, row, d) clattn_v_scale(p, v_scale, row, d)
+#else
+#define CLATTN_VALUE_SCALES
+#define CLATTN_GIVE_VALUE_SCALES
+#define CLATTN_SCALE_OF_VALUE(p, row, d) 1.0f
+#endif
+
+#include "few_rows.cl.h"
+
+#if !CLATTN_FEW
 /* block[key][lane] (+)= similarity of q and k over `dims` elements from d0 on, for `keys` keys, rounded up to
  * CLATTN_NK. */
 static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
@@ -295,6 +318,8 @@ static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs 
       }
   }
 }
+
+#endif
 
 /* Raw products of a block, over the whole head dimension. */
 static inline void clattn_products(const clattn_params *p, const clattn_inputs *in,
@@ -407,18 +432,7 @@ static inline void clattn_finish_scores(const clattn_params *p, const clattn_inp
   }
 }
 
-/* Scales of quantised values travel beside their rows. */
-#if CLATTN_IS_QUANTISED(CLATTN_V)
-#define CLATTN_VALUE_SCALES , const long *scales CLATTN_V_SCALE_ARG
-#define CLATTN_GIVE_VALUE_SCALES , scales, v_scale
-#define CLATTN_SCALE_OF_VALUE(p, row, d) clattn_v_scale(p, v_scale, row, d)
-#else
-#define CLATTN_VALUE_SCALES
-#define CLATTN_GIVE_VALUE_SCALES
-#define CLATTN_SCALE_OF_VALUE(p, row, d) 1.0f
-#endif
-
-#if CLATTN_V_WIDENED
+#if CLATTN_V_WIDENED && !CLATTN_FEW
 /* Value elements d .. d + CLATTN_ND - 1 of `keys` rows: wide[key][element]. */
 static inline void clattn_widen_values(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
                                        const long *rows CLATTN_VALUE_SCALES, int d, int keys, float *wide) {

@@ -415,16 +415,62 @@ static void heads_share_tiles(void **state) {
         for (int edge = -3; edge < 3; ++edge) { /* first a look at the tile, then at its edges */
           char line[160];
           asked a;
-          int length = snprintf(line, sizeof line, lines[n], edge == -3 ? 1 : tile + edge);
+          int length = snprintf(line, sizeof line, lines[n], edge == -3 ? 10000 : tile + edge);
           (void)snprintf(line + length, sizeof line - (size_t)length, "%s", invariant ? " flags=batch_invariant" : "");
           begin(&a, line, CL_DEVICE_TYPE_CPU);
           a.request.variant = row->name;
           picks(&a, row->name, "");
-          tile = a.choice.rows;
+          tile = edge == -3 ? a.choice.rows : tile;
           assert_int_equal(a.choice.pack, row->fused && !invariant && a.problem.q_len < tile ? groups[n] : 1);
           assert_int_equal(a.problem.q_heads / a.problem.kv_heads % a.choice.pack, 0); /* of one key head */
         }
       }
+}
+
+/* Tiles of lanes waste few rows, and those of decoding have them as they lie. */
+static void few_rows_have_small_tiles(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    int width, rows, few;
+  } rows[] = {
+      {"sq=1 sk=64 d=64", 16, 16, 1},
+      {"sq=8 sk=64 d=64", 16, 16, 1},
+      {"sq=9 sk=64 d=64", 16, 16, 0},
+      {"sq=1 sk=63 d=64", 16, 16, 0},
+      {"hq=8 hkv=2 sq=2 sk=4096 d=128", 16, 16, 1},
+      {"hq=8 hkv=2 sq=3 sk=4096 d=128", 16, 16, 0},
+      {"hq=8 hkv=2 sq=1 sk=4096 d=128 flags=batch_invariant", 16, 16, 0},
+      {"sq=1 sk=64 d=64 sim=additive", 16, 16, 0},
+      {"sq=1 sk=64 d=64 sim=cosine", 16, 16, 1},
+      {"sq=1 sk=64 d=64 k=f16:strided:8192,8192,128,2", 16, 16, 0},
+      {"sq=1 sk=64 d=64 v=f32:strided:8192,8192,128,2", 16, 16, 0},
+      {"sq=1 sk=64 d=64 k=f32:paged:8192,4096,128,2 v=f32:paged page_size=16 pages=9 max_pages=9 klen=per_batch", 16,
+       16, 0},
+      {"sq=1 sk=64 d=64 k=i8:paged v=i4:paged k_scale=f32:paged v_scale=f32:paged page_size=16 pages=9 max_pages=9 klen=per_batch", 16, 16, 1},
+      {"sq=17 sk=64 d=64", 16, 32, 0},
+      {"sq=49 sk=49 d=32", 16, 32, 0},
+      {"sq=128 sk=128 d=64", 16, 32, 0},
+      {"sq=100000 sk=64 d=64", 16, 48, 0},
+      {"sq=1 sk=64 d=64", 8, 8, 1},
+      {"sq=9 sk=64 d=64", 8, 16, 0},
+      {"sq=100000 sk=64 d=64", 8, 24, 0},
+      {"sq=4 sk=64 d=64", 4, 4, 1},
+      {"sq=5 sk=64 d=64", 4, 8, 0},
+  };
+  for (size_t n = 0; n < sizeof rows / sizeof rows[0]; ++n) {
+    asked a;
+    begin(&a, rows[n].line, CL_DEVICE_TYPE_CPU);
+    a.device.native_float_width = (uint32_t)rows[n].width;
+    a.request.variant = "flash-cpu-vector";
+    picks(&a, a.request.variant, "");
+    assert_int_equal(a.choice.rows, rows[n].rows);
+    assert_int_equal(strstr(a.choice.options, " -DCLATTN_FEW=1") != NULL, rows[n].few);
+    a.request.variant = "three-step-cpu";
+    picks(&a, a.request.variant, "");
+    assert_int_equal(a.choice.rows, 3 * rows[n].width);
+    assert_null(strstr(a.choice.options, "CLATTN_FEW"));
+  }
 }
 
 /* ---- types ------------------------------------------------------------------------------------------------------ */
@@ -525,6 +571,7 @@ int main(void) {
       cmocka_unit_test(forbidden),
       cmocka_unit_test(devices_that_can_not),
       cmocka_unit_test(heads_share_tiles),
+      cmocka_unit_test(few_rows_have_small_tiles),
       cmocka_unit_test(types_are_options),
       cmocka_unit_test(half_products),
   };

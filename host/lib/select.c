@@ -282,6 +282,34 @@ static int32_t choose_pack(const clattn_problem *resolved, int fused, int32_t ro
   return fused && resolved->q_len < rows && !(resolved->flags & CLATTN_BATCH_INVARIANT) ? (int32_t)group : 1;
 }
 
+/* Vectors of query rows in a tile, 1 to 3: those that waste the least on `rows` rows.  Fewer vectors share what is loaded
+ * of a key, and cost more each: in percent, measured with AVX-512 and with vectors of AVX2 at 1152 rows. */
+static int choose_vectors(int64_t rows, int lanes) {
+  static const int64_t wide[] = {0, 104, 2 * 102, 3 * 100}, narrow[] = {0, 125, 2 * 104, 3 * 100};
+  const int64_t *cost = lanes == 16 ? wide : narrow;
+  int best = 3;
+  for (int vectors = 2; vectors >= 1; --vectors)
+    if (ceil_div(rows, vectors * lanes) * cost[vectors] < ceil_div(rows, best * lanes) * cost[best])
+      best = vectors;
+  return best;
+}
+
+static int elements_side_by_side(const clattn_problem *resolved, clattni_slot slot) {
+  const clattni_sizes bounds = clattni_bounds(resolved);
+  int64_t stride[4];
+  clattni_slot_strides(resolved, &bounds, slot, stride);
+  return stride[3] == 1;
+}
+
+/* What kernels/few_rows.cl.h is for: decoding, which is as fast as keys and values are read.  Its products are summed in
+ * another order, which the number of rows may not decide where it may not change a bit; below a block of keys there is
+ * nothing to gain, and a short sequence keeps the bits that it has within a longer, padded batch. */
+static int suits_few_rows(const clattn_problem *resolved, int64_t rows) {
+  return rows <= 8 && resolved->k_len >= CLATTN_KEY_BLOCK && !(resolved->flags & CLATTN_BATCH_INVARIANT) &&
+         resolved->similarity != CLATTN_ADDITIVE && elements_side_by_side(resolved, CLATTNI_K) &&
+         elements_side_by_side(resolved, CLATTNI_V);
+}
+
 /* Register blocks that fill the registers of a vector width: 32 registers with 512 bits, 16 below. */
 static void choose_lanes(const clattni_request *request, clattni_choice *choice) {
   const clattn_device_info *device = request->device;
@@ -289,15 +317,20 @@ static void choose_lanes(const clattni_request *request, clattni_choice *choice)
   const int fused = choice->variant->fused;
   const int dim = fused ? dim_class(qk_dim > v_dim ? qk_dim : v_dim) : qk_dim <= 256 ? 256 : 1024;
   const int lanes = device->native_float_width >= 16 ? 16 : device->native_float_width >= 8 ? 8 : 4;
-  const int vectors = 3, keys = lanes == 16 ? 8 : 4;
+  choice->pack = choose_pack(request->problem, fused, 3 * lanes);
+  /* of many rows the last tile's waste does not matter */
+  const int64_t rows = request->problem->q_len < 64 * lanes ? request->problem->q_len * choice->pack : INT32_MAX;
+  const int vectors = fused ? choose_vectors(rows, lanes) : 3;
+  const int few = fused && vectors == 1 && suits_few_rows(request->problem, rows);
+  const int keys = lanes == 16 || vectors == 1 ? 8 : 4;
   choice->rows = lanes * vectors;
   choice->key_multiple = keys;
   choice->keys_per_chunk = fused ? CLATTN_KEY_BLOCK : CLATTN_CHUNK_KEYS;
   choice->dim_chunk = fused ? dim : 256;
   choice->gx = choice->gy = 1;
   snprintf(choice->options, sizeof(choice->options),
-           "-DCLATTN_LANES=%d -DCLATTN_MQ=%d -DCLATTN_NK=%d -DCLATTN_ND=%d -DCLATTN_DIM=%d", lanes, vectors, keys, keys,
-           dim);
+           "-DCLATTN_LANES=%d -DCLATTN_MQ=%d -DCLATTN_NK=%d -DCLATTN_ND=%d -DCLATTN_DIM=%d%s", lanes, vectors, keys,
+           keys, dim, few ? " -DCLATTN_FEW=1" : "");
 }
 
 /* Bytes of local memory that a work-group of gx * gy items declares: kernels/group_tile.cl.h, three_step.cl and
@@ -327,6 +360,7 @@ static int choose_tiles(const clattni_request *request, clattni_choice *choice, 
     if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < local)
       continue;
     choice->rows = 8 * gy;
+    choice->pack = choose_pack(request->problem, fused, choice->rows);
     choice->key_multiple = 16;
     choice->keys_per_chunk = 4 * gx;
     choice->dim_chunk = fused ? gx * per_item : 4 * gx;
@@ -438,7 +472,6 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
   else if (!choose_tiles(request, choice, error))
     return CLATTN_ERROR_VARIANT_UNFIT;
   add_types(request, choice);
-  choice->pack = choose_pack(request->problem, variant->fused, choice->rows);
   if (!tiles_countable(choice, request->problem, &bounds))
     return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
                         "variant %s: batch %lld * q_heads %lld * q_len %lld is more row tiles than a grid can count",
