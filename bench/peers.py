@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True  # not beside the sources
 
@@ -80,8 +81,16 @@ def install(python, packages, index):
     return subprocess.run(command + [f"{name}>={least}" for name, least in packages.items()], check=False).returncode
 
 
+def settle(most=180):
+    """Installing and building leave a load behind, by which the run would call itself noisy."""
+    begin = time.monotonic()
+    while os.getloadavg()[0] > 0.5 and time.monotonic() - begin < most:
+        time.sleep(5)
+
+
 def prepare(options):
-    """The environment with all that is asked for; returns its Python."""
+    """The environment with all that is asked for; returns its Python, and whether something was installed."""
+    changed = False
     python = os.path.join(VENV, "bin", "python")
     if not os.path.exists(python):
         print(f"making {VENV}", file=sys.stderr)
@@ -92,12 +101,13 @@ def prepare(options):
         if not lacking:
             continue
         print(f"installing {', '.join(lacking)}; all peers are several GB", file=sys.stderr)
+        changed = True
         if install(python, lacking, options.torch_index if name == "torch" else None) == 0:
             continue
         if name == "":
             raise SystemExit("peers: NumPy could not be installed")
         print(f"peers: {', '.join(lacking)} could not be installed", file=sys.stderr)
-    return python
+    return python, changed
 
 
 def show(path):
@@ -116,9 +126,12 @@ def main():
     if options.self_check:
         options.seconds_per_row = 0.1
     elif os.path.realpath(sys.prefix) != os.path.realpath(VENV):
-        if not find_program(options.clattn, ROOT):
+        built = not find_program(options.clattn, ROOT)
+        if built:
             build_program(ROOT)
-        python = prepare(options)
+        python, changed = prepare(options)
+        if built or changed:
+            settle()
         os.execv(python, [python, os.path.abspath(__file__), *sys.argv[1:]])
     try:
         from peers.run import run
