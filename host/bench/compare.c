@@ -25,6 +25,7 @@ typedef struct comparison {
 /* What the runs have of one problem and pass. */
 typedef struct joint {
   const bench_row *any[BENCH_COMPARE_MOST], *timed[BENCH_COMPARE_MOST];
+  const bench_row *key;      /* where it appears first: it names a problem that suites have twice */
   int present, times, first; /* the first run with a time */
 } joint;
 
@@ -43,6 +44,7 @@ static const bench_row *any_row(const comparison *c, int run, const bench_row *k
 static void join(const comparison *c, const bench_row *key, joint *out) {
   memset(out, 0, sizeof *out);
   out->first = -1;
+  out->key = key;
   for (int i = 0; i < c->count; i++) {
     const bench_run *run = c->runs[i];
     out->any[i] = any_row(c, i, key);
@@ -131,13 +133,13 @@ static void print_notes(const comparison *c, const joint *j) {
 
 static void print_joint(comparison *c, const joint *j) {
   const bench_row *row = shown_row(j);
-  if (c->joined++ == 0 || strcmp(c->suite, row->shape.suite) != 0) {
-    snprintf(c->suite, sizeof c->suite, "%s", row->shape.suite);
+  if (c->joined++ == 0 || strcmp(c->suite, j->key->shape.suite) != 0) {
+    snprintf(c->suite, sizeof c->suite, "%s", j->key->shape.suite);
     bench_pad(c->out, c->suite[0] != 0 ? c->suite : "command line", 0);
     fputc('\n', c->out);
   }
   fputs("  ", c->out);
-  bench_pad(c->out, row->shape.name, c->shape_columns);
+  bench_pad(c->out, j->key->shape.name, c->shape_columns);
   fputc(' ', c->out);
   bench_pad(c->out, row->variant, c->variant_columns);
   for (int i = 0; i < c->count; i++) {
