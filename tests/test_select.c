@@ -447,7 +447,9 @@ static void few_rows_have_small_tiles(void **state) {
       {"sq=1 sk=64 d=64 v=f32:strided:8192,8192,128,2", 16, 16, 0},
       {"sq=1 sk=64 d=64 k=f32:paged:8192,4096,128,2 v=f32:paged page_size=16 pages=9 max_pages=9 klen=per_batch", 16,
        16, 0},
-      {"sq=1 sk=64 d=64 k=i8:paged v=i4:paged k_scale=f32:paged v_scale=f32:paged page_size=16 pages=9 max_pages=9 klen=per_batch", 16, 16, 1},
+      {"sq=1 sk=64 d=64 k=i8:paged v=i4:paged k_scale=f32:paged v_scale=f32:paged page_size=16 pages=9 max_pages=9 "
+       "klen=per_batch",
+       16, 16, 1},
       {"sq=17 sk=64 d=64", 16, 32, 0},
       {"sq=49 sk=49 d=32", 16, 32, 0},
       {"sq=128 sk=128 d=64", 16, 32, 0},
