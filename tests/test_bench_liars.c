@@ -170,7 +170,7 @@ static void silent_clocks_are_no_lie(void **state) {
 /* Calls of the row are: one that is verified, one that warms up, and those that are timed. */
 static void becoming_slow_is_marked(void **state) {
   (void)state;
-  const bench_settings longer = {.row_seconds = 0.4, .verify = 1}, probed = {.row_seconds = 0.1, .probe_beside = 1};
+  const bench_settings longer = {.row_seconds = 0.4, .verify = 1}, probed = {.row_seconds = 0.3, .probe_beside = 1};
   bench_row row;
   honest();
   driver.slow = 3;
@@ -178,11 +178,11 @@ static void becoming_slow_is_marked(void **state) {
   measure(shapes[0], &longer, 2, &row); /* in the middle of the timed calls, and the row's own times tell */
   assert_true(row.throttled);
   honest();
-  driver.slow = 1.5;
+  driver.slow = 4;
   measure(shapes[0], &probed, 0, &row); /* before the row: all its calls are alike, and the FMA probe tells */
   assert_true(row.throttled);
   honest();
-  driver.slow = 1.5;
+  driver.slow = 4;
   driver.slow_seconds = 0.15;
   measure(shapes[0], &probed, 0, &row); /* between the probes */
   assert_true(row.throttled);
