@@ -16,7 +16,7 @@ import time
 sys.dont_write_bytecode = True  # not beside the sources
 
 from peers import ALWAYS, PEERS  # noqa: E402
-from peers.markdown import print_table  # noqa: E402
+from peers.markdown import table  # noqa: E402
 from peers.program import build_program, find_program  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -112,9 +112,16 @@ def prepare(options):
 
 def show(path):
     try:
-        print_table(path, sys.stdout)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        print(f"peers: {path}: {error}", file=sys.stderr)
+        text = table(path)
+    except (OSError, ValueError) as error:
+        print(f"peers: {path}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        return 2
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        print(f"peers: standard output: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains once more at its end
         return 1
     return 0
 

@@ -90,6 +90,7 @@ static void a_run(void **state) {
   says("flash-cpu-vector");
   /* a machine that is compared with itself, a thousand percent apart */
   good("bench --shape sq=8,sk=16,d=8 --baseline r.json --fail-if-slower 1000" QUICKLY);
+  bad("bench --shape sq=8,sk=17,d=8 --baseline r.json --fail-if-slower 1000" QUICKLY, 1, "nothing was compared");
 }
 
 static void calls_are_split(void **state) {
@@ -134,6 +135,15 @@ static void without_a_device(void **state) {
   says("flash-cpu-vector");
   write_text("odd.json", "{\"type\": \"toaster\"}");
   bad("bench --device-facts odd.json --quick" KEPT, 2, "\"type\" is 'toaster'");
+  write_text("odd.json", "[{}, {}]");
+  bad("bench --device-facts odd.json --quick" KEPT, 2, "2 devices; leave one in it");
+  static char half[1 << 16];
+  read_text("own.json", text, sizeof text);
+  const char *const units = strstr(text, "\"compute_units\":");
+  assert_non_null(units);
+  snprintf(half, sizeof half, "%.*s\"compute_units\": 1.5%s", (int)(units - text), text, strchr(units, ','));
+  write_text("odd.json", half);
+  bad("bench --device-facts odd.json --quick" KEPT, 2, "\"compute_units\" is 1.5, no whole number");
   write_text("odd.json", "[");
   bad("bench --device-facts odd.json --quick" KEPT, 2, "no object with a device's facts");
 }
@@ -195,12 +205,14 @@ static void wrong_usage(void **state) {
       {"bench --suite bad.txt" KEPT, "bad.txt: line 2, column 1: no 'name | keys | source'", 2},
       {"bench --suite bad2.txt" KEPT, "bad2.txt: line 3, column 7", 2},
       {"bench --suite bad3.txt" KEPT, "line 2, column 1: no suite or shape of this name", 2},
+      {"bench --suite bad6.txt" KEPT, "bad6.txt: line 2, column 1: no suite or shape of this name", 2},
       {"bench --suite bad4.txt" KEPT, "name each other more than four deep", 2},
       {"compare kept.npy", "kept.npy", 2},
   };
   write_text("bad.txt", "[default]\nsq=8,sk=8,d=8\n");
   write_text("bad2.txt", "[default]\none | sq=8,sk=8,d=8 | here\ntwo | sq=8,sk=8,d=8,causal=maybe | there\n");
   write_text("bad3.txt", "[default]\n@nobody\n");
+  write_text("bad6.txt", "[a]\n@nobody\nx | sq=8,sk=8,d=8 | here\n");
   write_text("bad4.txt", "[default]\n@default\n");
   write_text("bad5.txt", "[a]\nx | b=1..60:+1,hq=1..60:+1,sq=1..60:+1,sk=8,d=8 | here\n[default]\n@x b=999\n");
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

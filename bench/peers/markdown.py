@@ -34,7 +34,8 @@ def lines(record):
     titles = [PEER_NAMES.get(name, name) for name in names]
     versions = ", ".join(f"{PEER_NAMES[n]} {v}" for n, v in context["versions"].items() if n in PEER_NAMES)
     yield f"{context['date'][:10]}, {context['cpu']}, {context['threads']} threads, {context['device']}; {versions}."
-    yield f"`{context['command']}`; milliseconds, medians of calls in turn, a peer's in its best backend and layout."
+    yield f"`{context['command']}`; milliseconds, medians of calls in turn, a peer's in its best backend and layout;"
+    yield "in brackets percent of the FMA peak, which is not what bounds decoding."
     yield ""
     yield "| shape | " + " | ".join(titles) + " | fastest peer / clattn |"
     yield "| --- |" + " ---: |" * (len(names) + 1)
@@ -44,10 +45,13 @@ def lines(record):
     yield "| **geometric mean of ratios** | | " + " | ".join(means) + f" | **{number(record['geometric_mean'])}** |"
 
 
-def print_table(path, out):
+def table(path):
+    """The text; ValueError for what --json did not write."""
     with open(path, encoding="utf-8") as file:
-        record = json.load(file)
-    if record.get("peers_schema_version") != 1:
-        raise SystemExit(f"peers: {path} is not what --json writes")
-    for line in lines(record):
-        out.write(line + "\n")
+        try:
+            record = json.load(file)
+            if record["peers_schema_version"] != 1:
+                raise ValueError(f"version {record['peers_schema_version']} of the format, not 1")
+            return "".join(line + "\n" for line in lines(record))
+        except (AttributeError, KeyError, RecursionError, TypeError) as error:
+            raise ValueError("not what --json writes") from error

@@ -2,6 +2,7 @@
 /* A device that is not there, by facts from a file. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,10 @@ static int take_facts(const char *path, const cJSON *object, clattn_device_info 
     code = take_text(path, object, texts[i].key, texts[i].to, texts[i].capacity);
   if (code != CLI_OK)
     return code;
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    if (*numbers[i].to != floor(*numbers[i].to))
+      return cli_fail(CLI_USAGE, "--%s: %s: \"%s\" is %g, no whole number", option, path, numbers[i].key,
+                      *numbers[i].to);
   info->compute_units = (uint32_t)units;
   info->native_float_width = (uint32_t)width;
   info->max_work_group = (uint32_t)group;
@@ -135,7 +140,15 @@ static int take_facts(const char *path, const cJSON *object, clattn_device_info 
   return take_peaks(path, object, &context->peaks);
 }
 
-/* The file's one device, or the first of what 'clattn devices --json' prints. */
+/* The one device of an array. */
+static const cJSON *only_of(const char *path, const cJSON *devices) {
+  const int count = cJSON_GetArraySize(devices);
+  if (count > 1)
+    (void)cli_fail(CLI_USAGE, "--%s: %s: %d devices; leave one in it", option, path, count);
+  return count > 1 ? NULL : cJSON_GetArrayItem(devices, 0);
+}
+
+/* The file's one device, alone or as 'clattn devices --json' prints it. */
 static int read_facts(const char *path, clattn_device_info *info, bench_context *context) {
   char *text = NULL;
   size_t length = 0;
@@ -143,13 +156,15 @@ static int read_facts(const char *path, clattn_device_info *info, bench_context 
   if (code != CLI_OK)
     return code;
   cJSON *root = cJSON_ParseWithLength(text, length);
-  const cJSON *device = root;
-  if (cJSON_IsObject(root) && cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(root, "devices")))
-    device = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(root, "devices"), 0);
-  else if (cJSON_IsArray(root))
-    device = cJSON_GetArrayItem(root, 0);
-  code = cJSON_IsObject(device) ? take_facts(path, device, info, context)
-                                : cli_fail(CLI_USAGE, "--%s: %s: no object with a device's facts", option, path);
+  const cJSON *device = root, *list = cJSON_IsArray(root) ? root : cJSON_GetObjectItemCaseSensitive(root, "devices");
+  const int several = cJSON_IsArray(list) && cJSON_GetArraySize(list) > 1;
+  if (cJSON_IsArray(list))
+    device = only_of(path, list);
+  if (several)
+    code = CLI_USAGE;
+  else
+    code = cJSON_IsObject(device) ? take_facts(path, device, info, context)
+                                  : cli_fail(CLI_USAGE, "--%s: %s: no object with a device's facts", option, path);
   cJSON_Delete(root);
   free(text);
   return code;

@@ -385,6 +385,15 @@ static int add_reference(const text *t, span line, int depth, bench_shapes *out)
   return code;
 }
 
+/* Where all of a file is taken, references add nothing, and still must lead somewhere. */
+static int check_reference(const text *t, span line) {
+  bench_shapes aside;
+  memset(&aside, 0, sizeof aside);
+  const int code = add_reference(t, line, 0, &aside);
+  bench_shapes_free(&aside);
+  return code;
+}
+
 static int add_line(const text *t, span line, span suite, const sweep *filter, bench_shapes *out) {
   const char *first = memchr(line.begin, '|', (size_t)(line.end - line.begin));
   const char *second = first != NULL ? memchr(first + 1, '|', (size_t)(line.end - first - 1)) : NULL;
@@ -419,6 +428,8 @@ static int add_matching(const text *t, span wanted, const sweep *filter, int dep
     if (*line.begin == '@') {
       if (of_suite)
         code = add_reference(t, line, depth, out);
+      else if (everything && depth == 0)
+        code = check_reference(t, line);
     } else if (of_suite || everything || (bar != NULL && same(trim((span){line.begin, bar}), wanted))) {
       code = add_line(t, line, suite, filter, out);
     }

@@ -33,6 +33,7 @@ void bench_signals_install(void) {
   action.sa_flags = (int)SA_RESETHAND; /* a second one ends the program at once */
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGHUP, &action, NULL);
 }
 
 int bench_signal(void) {
@@ -127,7 +128,7 @@ static int left_out(const bench_request *request, const bench_shape *shape, doub
   else if (request->largest > 0 && bytes > request->largest)
     snprintf(reason, capacity, "%.3g GB of keys and values to make; --slow runs it", bytes * 1e-9);
   else if (request->budget > 0 && elapsed > request->budget)
-    snprintf(reason, capacity, "the time budget of %.0f s is used up", request->budget);
+    snprintf(reason, capacity, "the time budget of %g s is used up", request->budget);
   else
     return 0;
   return 1;
@@ -179,11 +180,12 @@ static int run_shape(const bench_request *request, const bench_device *device, b
 
 /* Rows that look slower, or too noisy to tell, are measured again before anything is said of them. */
 static int judge(const bench_request *request, const bench_device *device, const bench_run *baseline, bench_run *run) {
-  int code = CLI_OK;
+  int code = CLI_OK, known = 0;
   for (size_t i = 0; i < run->count && !bench_stop; i++) {
     bench_judgement verdict;
     bench_row again;
     bench_baseline_judge(baseline, run, i, request->threshold, &verdict);
+    known |= run->rows[i].status != BENCH_SKIPPED && verdict.verdict != BENCH_MISSING;
     if (!bench_baseline_suspect(&verdict))
       continue;
     fprintf(stderr, "again: %s, %s\n", run->rows[i].shape.name, run->rows[i].variant);
@@ -196,6 +198,8 @@ static int judge(const bench_request *request, const bench_device *device, const
   if (slower > 0 && request->fail_if_slower != NULL)
     code = cli_fail(CLI_FAILED, "%zu %s slower than the baseline by more than %g %%", slower,
                     slower == 1 ? "row is" : "rows are", request->threshold);
+  else if (!known && !bench_stop && request->fail_if_slower != NULL) /* a gate that nothing goes through stands open */
+    code = cli_fail(CLI_FAILED, "no row of this run is in the baseline: nothing was compared");
   return code;
 }
 
@@ -236,8 +240,9 @@ int bench_sweep(const bench_request *request, const char *device_name, bench_run
     code = judge(request, &device, &baseline, run);
   for (size_t i = 0; i < run->count && code == CLI_OK; i++)
     if (run->rows[i].status == BENCH_WRONG || run->rows[i].status == BENCH_FAILED)
-      code = cli_fail(CLI_FAILED, "%s, %s: %s: %s", run->rows[i].shape.name, run->rows[i].variant,
-                      run->rows[i].status == BENCH_WRONG ? "wrong numbers" : "failed", run->rows[i].reason);
+      code = cli_fail(CLI_FAILED, "%s%s%s: %s: %s", run->rows[i].shape.name, run->rows[i].variant[0] != 0 ? ", " : "",
+                      run->rows[i].variant, run->rows[i].status == BENCH_WRONG ? "wrong numbers" : "failed",
+                      run->rows[i].reason);
 
 done:
   bench_run_release(&baseline);

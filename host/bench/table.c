@@ -142,6 +142,11 @@ static void notes_text(bench_table *table, const bench_row *row, char *notes, si
     table->by_events = row->by_events;
     table->cold = row->cold;
   }
+  if (row->launches > 1) {
+    char text[32];
+    snprintf(text, sizeof text, "%d launches", row->launches);
+    add_note(notes, capacity, text);
+  }
   if (row->throttled)
     add_note(notes, capacity, "throttled");
   if (row->clock_suspect)

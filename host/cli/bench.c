@@ -44,15 +44,16 @@ static const char help[] =
     "how\n"
     "  --device ID|all            an id or number of 'clattn devices'; all: one after the other\n"
     "  --time-per-row S           seconds of timing, default 0.5; at least three calls, at most a thousand\n"
-    "  --time-budget S            no new row after this time\n"
+    "  --time-budget S            no new row after this time; default 0: no limit\n"
     "  --max-launch-ms MS         calls predicted above it are split by query rows, so that no watchdog resets a "
-    "desktop;\n"
-    "                             default 1000, 0 never splits\n"
+    "desktop,\n"
+    "                             or not run where that can't be done (masks, biases); default 1000, 0 never splits\n"
     "  --inputs cold|hot          cold, the default: inputs rotate beyond the last cache\n"
     "  --no-verify                don't compare with double precision before timing\n"
-    "  --device-facts F.json      a device that is not there, by 'clattn devices --json': what selection would pick, "
-    "and\n"
-    "                             predicted times\n"
+    "  --device-facts F.json      a device that is not there, by 'clattn devices --json': what selection would pick; "
+    "with\n"
+    "                             \"peaks\": {\"fma_flops\": F, \"memory_bytes\": B} a second in it, predicted times "
+    "too\n"
     "\n"
     "what comes of it\n"
     "  --json F, --csv F          all of it, with the whole context; bench/schema.json describes the first\n"
@@ -64,7 +65,7 @@ static const char help[] =
     "With several devices the files' names get the device's id: out.json becomes out.pocl-0.json.\n"
     "Exit codes: 0 done; 1 the work failed, a variant computes wrong numbers, or a row is slower; 2 wrong usage or "
     "input;\n"
-    "3 no device; 130 and 143 ended by SIGINT and SIGTERM: what was finished is written.\n"
+    "3 no device; 129, 130 and 143 ended by SIGHUP, SIGINT and SIGTERM: what was finished is written.\n"
     "\n"
     "examples:\n"
     "  clattn bench --quick\n"
@@ -263,12 +264,17 @@ static int read_options(bench_options *o, int argc, char **argv, int *done) {
 
 /* ---- shapes ---- */
 
+/* Query rows of an entry, at most: of packed ones the line may give the sum alone. */
+static int64_t rows_of(const clattn_problem *problem) {
+  return problem->q_len > 0 ? problem->q_len : problem->total_q;
+}
+
 /* Only those of a kind. */
 static void keep_kind(bench_shapes *shapes, const char *only) {
   const int decode = strcmp(only, "decode") == 0;
   size_t kept = 0;
   for (size_t i = 0; i < shapes->count; i++)
-    if ((shapes->shape[i].problem.q_len <= LEAST_DECODE) == decode)
+    if ((rows_of(&shapes->shape[i].problem) <= LEAST_DECODE) == decode)
       shapes->shape[kept++] = shapes->shape[i];
   shapes->count = kept;
 }

@@ -303,7 +303,7 @@ static int elements_side_by_side(const clattn_problem *resolved, clattni_slot sl
 
 /* What kernels/few_rows.cl.h is for: decoding, which is as fast as keys and values are read.  Its products are summed in
  * another order, which the number of rows may not decide where it may not change a bit; below a block of keys there is
- * nothing to gain, and a short sequence keeps the bits that it has within a longer, padded batch. */
+ * nothing to gain. */
 static int suits_few_rows(const clattn_problem *resolved, int64_t rows) {
   return rows <= 8 && resolved->k_len >= CLATTN_KEY_BLOCK && !(resolved->flags & CLATTN_BATCH_INVARIANT) &&
          resolved->similarity != CLATTN_ADDITIVE && elements_side_by_side(resolved, CLATTNI_K) &&
