@@ -50,9 +50,11 @@ static void find_next(const char *name, void *next) {
   memcpy(next, &found, sizeof found);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint work_dim,
-                                                       const size_t *offset, const size_t *global, const size_t *local,
-                                                       cl_uint num_events, const cl_event *wait_list, cl_event *event) {
+CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel,
+                                                       cl_uint work_dim, const size_t *global_work_offset,
+                                                       const size_t *global_work_size, const size_t *local_work_size,
+                                                       cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
+                                                       cl_event *event) {
   cl_int(CL_API_CALL * next)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *,
                              cl_uint, const cl_event *, cl_event *) = NULL;
   find_next("clEnqueueNDRangeKernel", &next);
@@ -60,13 +62,14 @@ CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, c
     driver.begin = now();
   if (driver.queued < 0)
     driver.queued = now();
-  return next(queue, kernel, work_dim, offset, global, local, num_events, wait_list, event);
+  return next(command_queue, kernel, work_dim, global_work_offset, global_work_size, local_work_size,
+              num_events_in_wait_list, event_wait_list, event);
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clFinish(cl_command_queue queue) {
+CL_API_ENTRY cl_int CL_API_CALL clFinish(cl_command_queue command_queue) {
   cl_int(CL_API_CALL * next)(cl_command_queue) = NULL;
   find_next("clFinish", &next);
-  const cl_int code = next(queue);
+  const cl_int code = next(command_queue);
   if (driver.queued >= 0 && is_slow()) {
     const double end = driver.queued + driver.slow * (now() - driver.queued);
     while (now() < end)
@@ -76,20 +79,21 @@ CL_API_ENTRY cl_int CL_API_CALL clFinish(cl_command_queue queue) {
   return code;
 }
 
-CL_API_ENTRY cl_int CL_API_CALL clGetEventProfilingInfo(cl_event event, cl_profiling_info name, size_t size,
-                                                        void *value, size_t *size_out) {
+CL_API_ENTRY cl_int CL_API_CALL clGetEventProfilingInfo(cl_event event, cl_profiling_info param_name,
+                                                        size_t param_value_size, void *param_value,
+                                                        size_t *param_value_size_ret) {
   cl_int(CL_API_CALL * next)(cl_event, cl_profiling_info, size_t, void *, size_t *) = NULL;
   cl_ulong start = 0, end = 0;
   find_next("clGetEventProfilingInfo", &next);
   if (driver.refuses)
     return CL_PROFILING_INFO_NOT_AVAILABLE;
-  if (name != CL_PROFILING_COMMAND_END || size < sizeof end)
-    return next(event, name, size, value, size_out);
+  if (param_name != CL_PROFILING_COMMAND_END || param_value_size < sizeof end)
+    return next(event, param_name, param_value_size, param_value, param_value_size_ret);
   cl_int code = next(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL);
   if (code == CL_SUCCESS)
-    code = next(event, CL_PROFILING_COMMAND_END, sizeof end, &end, size_out);
+    code = next(event, CL_PROFILING_COMMAND_END, sizeof end, &end, param_value_size_ret);
   end = start + (cl_ulong)((double)(end - start) * driver.scale * (is_slow() ? driver.slow : 1));
-  memcpy(value, &end, sizeof end);
+  memcpy(param_value, &end, sizeof end);
   return code;
 }
 
