@@ -142,7 +142,8 @@ const device_case device_type_cases[] = {
      .stages = 1},
     {.name = "few rows, quantised pages",
      .line = "b=3 hq=4 hkv=2 sq=1 sk=133 d=37 dv=81 klen=per_batch page_size=16 max_pages=9 pages=11",
-     .vary = {"k=i8:paged k_scale=f16:paged v=i4:paged|i4:paged v=i8:paged v_scale=f16:paged"},
+     .vary = {"k=i8:paged k_scale=f16:paged v=i4:paged v_scale=f32:paged|i4:paged k_scale=f32:paged v=i8:paged "
+              "v_scale=f16:paged"},
      .k_lengths = "133,64,5",
      .types = 1,
      .stages = 1},
