@@ -20,14 +20,6 @@ static inline int clattn_few_rows(const clattn_tile *t) {
   return rows;
 }
 
-/* The sum of a vector's elements. */
-static inline float clattn_sum_of(float16 x) {
-  const float8 eight = x.even + x.odd;
-  const float4 four = eight.even + eight.odd;
-  const float2 two = four.even + four.odd;
-  return two.x + two.y;
-}
-
 /* block[key][row] (+)= q . k over `dims` elements from d0 on, for `keys` keys; rows that are missing get 0.  Key after
  * key, since hardware follows one stream of memory better than several. */
 static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,

@@ -28,4 +28,17 @@ typedef CLATTN_PASTE(int, CLATTN_LANES) clattn_vi;
 #define CLATTN_VSTORE(x, p) CLATTN_PASTE(vstore, CLATTN_LANES)(x, 0, p)
 #endif
 
+/* The sum of a vector's elements. */
+static inline float clattn_sum_of(float16 x) {
+  float sums[16]; /* halves of a vector look uninitialised to Oclgrind */
+  vstore16(x, 0, sums);
+#pragma unroll
+  for (int e = 0; e < 8; ++e)
+    sums[e] += sums[e + 8];
+#pragma unroll
+  for (int e = 0; e < 4; ++e)
+    sums[e] += sums[e + 4];
+  return sums[0] + sums[1] + (sums[2] + sums[3]);
+}
+
 #endif

@@ -139,12 +139,7 @@ static inline clattn_norm clattn_norm_of_k(const clattn_params *p, const clattn_
 #endif
       many = fma(x, x, many);
     }
-    float sums[16]; /* halves of a vector look uninitialised to Oclgrind */
-    vstore16(many, 0, sums);
-    for (int n = 8; n >= 4; n /= 2)
-      for (int e = 0; e < n; ++e)
-        sums[e] += sums[e + n];
-    squares = sums[0] + sums[1] + (sums[2] + sums[3]);
+    squares = clattn_sum_of(many);
     for (; d < p->qk_dim; ++d) {
       const float x = clattn_k_element(p, in, at, scale_at, line, d) * by;
       squares = fma(x, x, squares);
