@@ -15,7 +15,6 @@ typedef float clattn_v;
 typedef int clattn_vi;
 #define CLATTN_AS_V as_float
 #define CLATTN_AS_VI as_int
-#define CLATTN_TO_VI convert_int_rte
 #define CLATTN_VLOAD(p) (*(p))
 #define CLATTN_VSTORE(x, p) (*(p) = (x))
 #else
@@ -23,9 +22,21 @@ typedef CLATTN_PASTE(float, CLATTN_LANES) clattn_v;
 typedef CLATTN_PASTE(int, CLATTN_LANES) clattn_vi;
 #define CLATTN_AS_V CLATTN_PASTE(as_float, CLATTN_LANES)
 #define CLATTN_AS_VI CLATTN_PASTE(as_int, CLATTN_LANES)
-#define CLATTN_TO_VI CLATTN_PASTE(CLATTN_PASTE(convert_int, CLATTN_LANES), _rte)
 #define CLATTN_VLOAD(p) CLATTN_PASTE(vload, CLATTN_LANES)(0, p)
+#if defined(__clang__)
+/* PoCL's vstore16 is four stores of a quarter each, which is felt where every score is stored. */
+typedef clattn_v clattn_packed_v __attribute__((aligned(4)));
+#define CLATTN_STORER(space)                                                                                           \
+  static inline void __attribute__((overloadable)) clattn_vstore(clattn_v x, space float *p) {                         \
+    *(space clattn_packed_v *)p = x;                                                                                   \
+  }
+CLATTN_STORER(__private)
+CLATTN_STORER(__local)
+CLATTN_STORER(__global)
+#define CLATTN_VSTORE clattn_vstore
+#else
 #define CLATTN_VSTORE(x, p) CLATTN_PASTE(vstore, CLATTN_LANES)(x, 0, p)
+#endif
 #endif
 
 /* The sum of a vector's elements. */

@@ -10,13 +10,13 @@
 
 #define CLATTN_EXCLUDED_BITS ((int)0x80000000)
 
-/* e^x for x <= 0 or NaN.  Range reduction by log2(e) in two parts, then the Cephes polynomial for 2^f on [-0.5, 0.5]
- * (S. Moshier, exp2f); error below 2 units in the last place.  Results below 2^-126 become 0: a key that far off has no
- * weight, and a clamp would give it one. */
-static inline clattn_v clattn_exp(clattn_v x) {
-  const clattn_v n = rint(x * (clattn_v)(1.44269504f));
-  clattn_v f = fma(x, (clattn_v)(1.44269504f), -n);
-  f = fma(x, (clattn_v)(1.92596299e-8f), f); /* log2(e) - (float)log2(e) */
+/* Added to 1.5 * 2^23 a number of less than 2^22 is rounded to an integer, which then stands in the sum's lowest bits,
+ * where it needs no conversion: built-in rounding and conversion are emulated on CPUs, by 40 instructions. */
+#define CLATTN_ROUNDER ((clattn_v)(0x1.8p23f))
+
+/* 2^(n + f): n by `rounded`, n + CLATTN_ROUNDER, with the result above 2^-126; f within [-0.5, 0.5].  Cephes' polynomial
+ * (S. Moshier, exp2f). */
+static inline clattn_v clattn_exp2(clattn_v rounded, clattn_v f) {
   clattn_v p = (clattn_v)(1.535336188319500e-4f);
   p = fma(p, f, (clattn_v)(1.339887440266574e-3f));
   p = fma(p, f, (clattn_v)(9.618437357674640e-3f));
@@ -24,9 +24,16 @@ static inline clattn_v clattn_exp(clattn_v x) {
   p = fma(p, f, (clattn_v)(2.402264791363012e-1f));
   p = fma(p, f, (clattn_v)(6.931472028550421e-1f));
   p = fma(p, f, (clattn_v)(1.0f));
-  /* The conversion of NaN or of a huge n is undefined, so it sees a tame value; p still carries the NaN. */
-  const clattn_v tame = n > (clattn_v)(-150.0f) ? n : (clattn_v)(-150.0f);
-  const clattn_v e = CLATTN_AS_V(CLATTN_AS_VI(p) + (CLATTN_TO_VI(tame) << 23));
+  return CLATTN_AS_V(CLATTN_AS_VI(p) + (CLATTN_AS_VI(rounded) << 23));
+}
+
+/* e^x for x <= 0 or NaN, with range reduction by log2(e) in two parts; error below 2 units in the last place.  Results
+ * below 2^-126 become 0: a key that far off has no weight, and a clamp would give it one. */
+static inline clattn_v clattn_exp(clattn_v x) {
+  const clattn_v rounded = fma(x, (clattn_v)(1.44269504f), CLATTN_ROUNDER);
+  clattn_v f = fma(x, (clattn_v)(1.44269504f), CLATTN_ROUNDER - rounded);
+  f = fma(x, (clattn_v)(1.92596299e-8f), f); /* log2(e) - (float)log2(e) */
+  const clattn_v e = clattn_exp2(rounded, f);
   const clattn_v scaled = x < (clattn_v)(-87.33654f) ? (clattn_v)(0.0f) : e; /* -126 ln 2 */
   return x != x ? x : scaled;
 }

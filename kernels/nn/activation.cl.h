@@ -22,16 +22,9 @@ static inline clattn_v nn_gelu(clattn_v x) {
   l = fma(l, t, (clattn_v)(-4.5919275284e-1f));
   l = fma(l, t, (clattn_v)(-1.1511085033f));
   l = fma(l, t, (clattn_v)(-9.9999982119e-1f));
-  /* 2^l as in clattn_exp; l is a number from -51 to -1, so nothing is to be guarded */
-  const clattn_v n = rint(l), f = l - n;
-  clattn_v p = (clattn_v)(1.535336188319500e-4f);
-  p = fma(p, f, (clattn_v)(1.339887440266574e-3f));
-  p = fma(p, f, (clattn_v)(9.618437357674640e-3f));
-  p = fma(p, f, (clattn_v)(5.550332471162809e-2f));
-  p = fma(p, f, (clattn_v)(2.402264791363012e-1f));
-  p = fma(p, f, (clattn_v)(6.931472028550421e-1f));
-  p = fma(p, f, (clattn_v)(1.0f));
-  const clattn_v tail = CLATTN_AS_V(CLATTN_AS_VI(p) + (CLATTN_TO_VI(n) << 23));
+  /* 2^l: a number from -51 to -1, so nothing is to be guarded */
+  const clattn_v rounded = l + CLATTN_ROUNDER;
+  const clattn_v tail = clattn_exp2(rounded, l - (rounded - CLATTN_ROUNDER));
   const clattn_v above = x < (clattn_v)(0.0f) ? (clattn_v)(0.0f) : x; /* NaN stays */
   return fma(-t, tail, above);
 }
