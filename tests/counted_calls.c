@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
 #include "counted_calls.h"
-
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #ifdef __APPLE__
 #include <OpenCL/cl.h>
@@ -13,20 +7,9 @@
 #include <CL/cl.h>
 #endif
 
-counted_calls counted;
+#include "next_call.h"
 
-/* The loader's own function, into a variable that points to such a function. */
-static void find_next(const char *name, void *next) {
-  static void *library;
-  if (library == NULL)
-    library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-  void *const found = library != NULL ? dlsym(library, name) : NULL;
-  if (found == NULL) {
-    fprintf(stderr, "%s: %s\n", name, dlerror());
-    abort();
-  }
-  memcpy(next, &found, sizeof found);
-}
+counted_calls counted;
 
 CL_API_ENTRY cl_int CL_API_CALL clFinish(cl_command_queue command_queue) {
   cl_int(CL_API_CALL * next)(cl_command_queue) = NULL;
