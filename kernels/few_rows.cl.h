@@ -86,6 +86,7 @@ static inline void clattn_weigh_few(const clattn_params *p, __global const CLATT
                                     const long *rows CLATTN_VALUE_SCALES, int d0, int dims, int keys, int count,
                                     const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
   float by[CLATTN_ROWS];
+  (void)p; /* values without scales don't need it */
   CLATTN_VSTORE(shrink[0], by);
   for (int r = 0; r < count; ++r) {
     int d = 0;
@@ -109,6 +110,7 @@ static inline void clattn_weigh_few_kept(const clattn_params *p, __global const 
                                          const long *rows CLATTN_VALUE_SCALES, int d0, int dims, int keys, int count,
                                          const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
   float by[CLATTN_ROWS];
+  (void)p; /* values without scales don't need it */
   CLATTN_VSTORE(shrink[0], by);
   for (int r = 0; r < count; ++r)
     for (int d = 0; d < dims; ++d) {
