@@ -81,47 +81,34 @@ static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs 
   }
 
 /* out = out * shrink + numerators . v over one block of keys, whose rows start at v + rows[key]: `dims` value elements
- * from d0 on, for `count` rows.  Keys are added in the order of the lanes' version, so that the bits are the same. */
+ * from d0 on, for `count` rows.  Keys are added in the order of the lanes' version, so that the bits are the same.
+ * careful: without touching the values of excluded keys, one element at a time: 0 * NaN is NaN. */
 static inline void clattn_weigh_few(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
                                     const long *rows CLATTN_VALUE_SCALES, int d0, int dims, int keys, int count,
-                                    const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
+                                    int careful, const float *numerators, const clattn_v shrink[CLATTN_MQ],
+                                    float *out) {
   float by[CLATTN_ROWS];
   (void)p; /* values without scales don't need it */
   CLATTN_VSTORE(shrink[0], by);
   for (int r = 0; r < count; ++r) {
     int d = 0;
+    if (!careful) {
 #if CLATTN_LANES == 16
-    CLATTN_FEW_PASS(8)
+      CLATTN_FEW_PASS(8)
 #endif
-    CLATTN_FEW_PASS(4)
-    CLATTN_FEW_PASS(1)
-    for (; d < dims; ++d) {
-      float acc = 0.0f;
-      for (int x = 0; x < keys; ++x)
-        acc = fma(numerators[x * CLATTN_ROWS + r],
-                  CLATTN_LOAD(CLATTN_V)(v, rows[x] + d0 + d) * CLATTN_SCALE_OF_VALUE(p, scales[x], d0 + d), acc);
-      out[CLATTN_AT(d, r)] = fma(out[CLATTN_AT(d, r)], by[r], acc);
+      CLATTN_FEW_PASS(4)
+      CLATTN_FEW_PASS(1)
     }
-  }
-}
-
-/* The same without touching the values of excluded keys: 0 * NaN is NaN. */
-static inline void clattn_weigh_few_kept(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
-                                         const long *rows CLATTN_VALUE_SCALES, int d0, int dims, int keys, int count,
-                                         const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
-  float by[CLATTN_ROWS];
-  (void)p; /* values without scales don't need it */
-  CLATTN_VSTORE(shrink[0], by);
-  for (int r = 0; r < count; ++r)
-    for (int d = 0; d < dims; ++d) {
+    for (; d < dims; ++d) {
       float acc = 0.0f;
       for (int x = 0; x < keys; ++x) {
         const float w = numerators[x * CLATTN_ROWS + r];
         const float y = CLATTN_LOAD(CLATTN_V)(v, rows[x] + d0 + d) * CLATTN_SCALE_OF_VALUE(p, scales[x], d0 + d);
-        acc = as_int(w) == CLATTN_EXCLUDED_BITS ? acc : fma(w, y, acc);
+        acc = careful && as_int(w) == CLATTN_EXCLUDED_BITS ? acc : fma(w, y, acc);
       }
       out[CLATTN_AT(d, r)] = fma(out[CLATTN_AT(d, r)], by[r], acc);
     }
+  }
 }
 
 #endif

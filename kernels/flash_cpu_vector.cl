@@ -220,10 +220,8 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
         clattn_find_rows(&p, &p.v_scale, &t, keys.lo, count, scales);
 #endif
 #if CLATTN_FEW
-        if (careful)
-          clattn_weigh_few_kept(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, few, block, shrink, out);
-        else
-          clattn_weigh_few(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, few, block, shrink, out);
+        clattn_weigh_few(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, few, careful, block, shrink,
+                         out);
 #else
         if (careful)
           clattn_weigh_kept(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, block, shrink, out);

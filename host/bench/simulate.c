@@ -140,14 +140,6 @@ static int take_facts(const char *path, const cJSON *object, clattn_device_info 
   return take_peaks(path, object, &context->peaks);
 }
 
-/* The one device of an array. */
-static const cJSON *only_of(const char *path, const cJSON *devices) {
-  const int count = cJSON_GetArraySize(devices);
-  if (count > 1)
-    (void)cli_fail(CLI_USAGE, "--%s: %s: %d devices; leave one in it", option, path, count);
-  return count > 1 ? NULL : cJSON_GetArrayItem(devices, 0);
-}
-
 /* The file's one device, alone or as 'clattn devices --json' prints it. */
 static int read_facts(const char *path, clattn_device_info *info, bench_context *context) {
   char *text = NULL;
@@ -156,12 +148,11 @@ static int read_facts(const char *path, clattn_device_info *info, bench_context 
   if (code != CLI_OK)
     return code;
   cJSON *root = cJSON_ParseWithLength(text, length);
-  const cJSON *device = root, *list = cJSON_IsArray(root) ? root : cJSON_GetObjectItemCaseSensitive(root, "devices");
-  const int several = cJSON_IsArray(list) && cJSON_GetArraySize(list) > 1;
-  if (cJSON_IsArray(list))
-    device = only_of(path, list);
-  if (several)
-    code = CLI_USAGE;
+  const cJSON *list = cJSON_IsArray(root) ? root : cJSON_GetObjectItemCaseSensitive(root, "devices");
+  const int count = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 1;
+  const cJSON *device = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, 0) : root;
+  if (count > 1)
+    code = cli_fail(CLI_USAGE, "--%s: %s: %d devices; leave one in it", option, path, count);
   else
     code = cJSON_IsObject(device) ? take_facts(path, device, info, context)
                                   : cli_fail(CLI_USAGE, "--%s: %s: no object with a device's facts", option, path);
