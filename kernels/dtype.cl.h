@@ -117,4 +117,31 @@ static inline void clattn_store_bf16(__global clattn_bf16 *to, long at, float x)
 }
 #define CLATTN_STORE(type) CLATTN_PASTE(clattn_store_, type)
 
+/* As many neighbours as there are lanes. */
+static inline void clattn_lanes_f32(clattn_v x, __global clattn_f32 *to, long at) {
+  CLATTN_VSTORE(x, to + at);
+}
+
+#if CLATTN_LANES == 1
+static inline void clattn_lanes_f16(clattn_v x, __global clattn_f16 *to, long at) {
+  clattn_store_f16(to, at, x);
+}
+
+static inline void clattn_lanes_bf16(clattn_v x, __global clattn_bf16 *to, long at) {
+  clattn_store_bf16(to, at, x);
+}
+#else
+static inline void clattn_lanes_f16(clattn_v x, __global clattn_f16 *to, long at) {
+  CLATTN_PASTE(CLATTN_PASTE(vstore_half, CLATTN_LANES), _rte)(x, 0, (__global half *)to + at);
+}
+
+static inline void clattn_lanes_bf16(clattn_v x, __global clattn_bf16 *to, long at) {
+  const clattn_vi bits = CLATTN_AS_VI(x), upper = bits >> 16;
+  const clattn_vi rounded = (bits + 0x7fff + (upper & 1)) >> 16;
+  const clattn_vi chosen = x != x ? upper | 0x40 : rounded;
+  CLATTN_PASTE(vstore, CLATTN_LANES)(CLATTN_PASTE(convert_ushort, CLATTN_LANES)(chosen & 0xffff), 0, to + at);
+}
+#endif
+#define CLATTN_STORE_LANES(type) CLATTN_PASTE(clattn_lanes_, type)
+
 #endif

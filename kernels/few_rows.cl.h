@@ -24,12 +24,13 @@ static inline int clattn_few_rows(const clattn_tile *t) {
  * key, since hardware follows one stream of memory better than several. */
 static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
                                     const long *rows, const long *scales, int j0, const float *queries, int d0,
-                                    int dims, int keys, float *block) {
+                                    int dims, int keys, float *block, clattn_v largest[CLATTN_MQ]) {
   const int count = clattn_few_rows(t);
   (void)p, (void)scales, (void)j0; /* some programs don't need them */
 #if CLATTN_K_WIDENED
   float row[CLATTN_DIM];
 #endif
+  clattn_v most = (clattn_v)(-INFINITY);
   for (int j = 0; j < keys; ++j) {
     float *const to = block + j * CLATTN_ROWS;
 #if CLATTN_K_WIDENED
@@ -57,7 +58,9 @@ static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs 
         sum = fma(q[d], row[d], sum);
       to[r] += sum;
     }
+    most = clattn_maximum(most, CLATTN_VLOAD(to));
   }
+  largest[0] = most;
 }
 
 /* Elements d0 + d on of one row: acc of `vectors` * 16 of them over all keys of the block, then d moves on. */

@@ -14,28 +14,53 @@ typedef struct clattn_running {
   clattn_v logit[CLATTN_MQ]; /* largest raw score over kept pairs */
 } clattn_running;
 
-/* Scores become numerators relative to the new maximum; what was there before is to be scaled by shrink[]. */
-static inline void clattn_online_softmax(int keys, float *block, const clattn_v top[CLATTN_MQ], clattn_running *run,
-                                         clattn_v shrink[CLATTN_MQ]) {
+/* Scores times `scale` become numerators relative to the new maximum; what was there before is to be scaled by
+ * shrink[].  marked: with the marks of excluded keys. */
+static inline void clattn_online_softmax(int keys, float scale, int marked, float *block, const clattn_v top[CLATTN_MQ],
+                                         clattn_running *run, clattn_v shrink[CLATTN_MQ]) {
+  clattn_v from[CLATTN_MQ], part[CLATTN_MQ];
+#pragma unroll
   for (int m = 0; m < CLATTN_MQ; ++m) {
     const clattn_v old = run->top[m];
     /* equal maxima, -inf and +inf among them, scale by 1: a difference of infinities would be NaN */
     shrink[m] = old == top[m] ? (clattn_v)(1.0f) : clattn_exp(old - top[m]);
     run->top[m] = top[m];
-    clattn_v part = (clattn_v)(0.0f);
-    for (int x = 0; x < keys; ++x) {
+    from[m] = top[m] == (clattn_v)(-INFINITY) ? (clattn_v)(0.0f) : -top[m];
+    part[m] = (clattn_v)(0.0f);
+  }
+  for (int x = 0; x < keys; ++x)
+#pragma unroll
+    for (int m = 0; m < CLATTN_MQ; ++m) {
       float *at = block + x * CLATTN_ROWS + m * CLATTN_LANES;
-      const clattn_v e = clattn_numerator(CLATTN_VLOAD(at), top[m]);
-      part += e;
+      const clattn_v s = CLATTN_VLOAD(at);
+      clattn_v e = clattn_exp_numerator(fma(s, (clattn_v)(scale), from[m]));
+      part[m] += e;
+      if (marked)
+        e = s == (clattn_v)(-INFINITY) ? CLATTN_AS_V((clattn_vi)(CLATTN_EXCLUDED_BITS)) : e;
       CLATTN_VSTORE(e, at);
     }
-    const clattn_v before = run->sum[m] * shrink[m], after = before + part;
-    run->lost[m] = fma(run->lost[m], shrink[m], part - (after - before));
+#pragma unroll
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    const clattn_v before = run->sum[m] * shrink[m], after = before + part[m];
+    run->lost[m] = fma(run->lost[m], shrink[m], part[m] - (after - before));
     run->sum[m] = after;
   }
 }
 
 #if !CLATTN_FEW
+/* acc[a][m] += numerators of the tile's rows * element a of the value row at `row`, over the keys x; elements are `step`
+ * apart.  A macro, since rows are in global or private memory. */
+#define CLATTN_WEIGH_KEYS(row, step)                                                                                   \
+  for (int x = 0; x < keys; ++x) {                                                                                     \
+    clattn_v w[CLATTN_MQ];                                                                                             \
+    _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m) w[m] =                                                       \
+        CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES);                                                 \
+    _Pragma("unroll") for (int a = 0; a < CLATTN_ND; ++a) {                                                            \
+      const clattn_v y = (clattn_v)((row)[a * (step)]);                                                                \
+      _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m) acc[a][m] = fma(w[m], y, acc[a][m]);                       \
+    }                                                                                                                  \
+  }
+
 /* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys, whose rows start at v + rows[key]:
  * `dims` value elements from d0 on. */
 static inline void clattn_weigh_block(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
@@ -57,26 +82,14 @@ static inline void clattn_weigh_block(const clattn_params *p, __global const CLA
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m)
         acc[a][m] = (clattn_v)(0.0f);
-    for (int x = 0; x < keys; ++x) {
-      clattn_v w[CLATTN_MQ];
 #if CLATTN_V_WIDENED
-      const float *row = wide + x * CLATTN_ND;
-      const long step = 1;
+    CLATTN_WEIGH_KEYS(wide + x * CLATTN_ND, 1)
 #else
-      __global const float *row = from + rows[x];
-      const long step = p->v.element;
+    if (p->v.element == 1) /* known when compiled, it costs no address */
+      CLATTN_WEIGH_KEYS(from + rows[x], 1)
+    else
+      CLATTN_WEIGH_KEYS(from + rows[x], p->v.element)
 #endif
-#pragma unroll
-      for (int m = 0; m < CLATTN_MQ; ++m)
-        w[m] = CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES);
-#pragma unroll
-      for (int a = 0; a < CLATTN_ND; ++a) {
-        const clattn_v y = (clattn_v)(row[a * step]);
-#pragma unroll
-        for (int m = 0; m < CLATTN_MQ; ++m)
-          acc[a][m] = fma(w[m], y, acc[a][m]);
-      }
-    }
 #pragma unroll
     for (int a = 0; a < CLATTN_ND; ++a)
 #pragma unroll
@@ -117,6 +130,32 @@ static inline void clattn_weigh_kept(const clattn_params *p, __global const CLAT
     }
 }
 
+/* The results of a vector of rows, as many elements as fill whole vectors, to where the rows lie; returns how many. */
+static inline int clattn_store_results(const clattn_params *p, const clattn_tile *t, int m, int d0, int dims,
+                                       clattn_v sum, clattn_v kept, clattn_v by, const float *out,
+                                       __global CLATTN_TYPE(CLATTN_O) * o) {
+  const clattn_vi none = sum == (clattn_v)(0.0f) || kept == (clattn_v)(0.0f);
+  int d = 0;
+  for (; d + CLATTN_LANES <= dims; d += CLATTN_LANES) {
+    clattn_v r[CLATTN_LANES];
+#pragma unroll
+    for (int a = 0; a < CLATTN_LANES; ++a) {
+      const clattn_v x = CLATTN_VLOAD(out + (d + a) * CLATTN_ROWS + m * CLATTN_LANES) * by / sum + (clattn_v)(0.0f);
+      r[a] = none ? (clattn_v)(0.0f) : x;
+    }
+    clattn_transpose(r);
+#pragma unroll
+    for (int l = 0; l < CLATTN_LANES; ++l) {
+      const int lane = m * CLATTN_LANES + l;
+      if (clattn_lane_exists(t, lane)) {
+        const long to = clattn_row(&p->o, t->u.b, t->h[lane], clattn_lane_at(t, lane)) + d0 + d;
+        CLATTN_STORE_LANES(CLATTN_O)(r[l], o, to);
+      }
+    }
+  }
+  return d;
+}
+
 #endif
 
 /* Scores for the caller are a pass of their own: what was asked for beside o never changes a bit of o.  top and sum are
@@ -148,7 +187,8 @@ static inline void clattn_show_scores(const clattn_params *p, const clattn_input
     if (keys.lo == keys.hi)
       break;
     const int count = keys.hi - keys.lo;
-    clattn_products(p, in, q, t, keys.lo, count, queries, block);
+    clattn_v raw[CLATTN_MQ];
+    clattn_products(p, in, q, t, keys.lo, count, queries, block, raw);
     clattn_finish_scores(p, in, &shown, t, keys.lo, count, block, ignored, logit);
     for (int x = 0; weights && x < count; ++x)
       for (int m = 0; m < CLATTN_MQ; ++m) {
@@ -173,9 +213,11 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
   clattn_tile t;
   clattn_tile_open(&p, entries, table, round.first_tile + (int)get_group_id(0), &t);
   clattn_tile_prepare(&p, &in, &t);
-  float queries[CLATTN_DIM * CLATTN_ROWS];
-  float out[CLATTN_DIM * CLATTN_ROWS];
-  float block[CLATTN_KEY_BLOCK * CLATTN_ROWS];
+  float queries[CLATTN_DIM * CLATTN_ROWS] CLATTN_ALIGNED;
+  float out[CLATTN_DIM * CLATTN_ROWS] CLATTN_ALIGNED;
+  float block[CLATTN_KEY_BLOCK * CLATTN_ROWS] CLATTN_ALIGNED;
+  const int plain = clattn_scores_plain(&p, &in);
+  const float factor = plain && !(p.rules & CLATTN_RULE_BIAS) ? in.scale : 1.0f; /* that the block still lacks */
   clattn_key_rows rows;
 #if CLATTN_IS_QUANTISED(CLATTN_V)
   clattn_key_rows scales;
@@ -190,7 +232,7 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
   const int first_dim = get_group_id(1) * CLATTN_DIM;
   const int dims = p.rules & CLATTN_RULE_OUT ? min(p.v_dim - first_dim, CLATTN_DIM) : 0;
 
-  /* The second round, with selects, only if some result is NaN without cause in its weights. */
+  /* The second round, with selects, only if some result is not finite without cause in its weights. */
   for (int careful = 0; careful < 2; ++careful) {
     for (int m = 0; m < CLATTN_MQ; ++m) {
       run.top[m] = run.logit[m] = (clattn_v)(-INFINITY);
@@ -208,12 +250,21 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
     clattn_interval keys = clattn_next_keys(&p, blocks, &t.u, t.u.keys.lo, t.u.keys.hi, CLATTN_KEY_BLOCK);
     while (keys.lo < keys.hi) {
       const int count = keys.hi - keys.lo;
-      clattn_v top[CLATTN_MQ], shrink[CLATTN_MQ];
+      clattn_v top[CLATTN_MQ], largest[CLATTN_MQ], shrink[CLATTN_MQ];
       for (int m = 0; m < CLATTN_MQ; ++m)
         top[m] = run.top[m];
-      clattn_products(&p, &in, q, &t, keys.lo, count, queries, block);
-      clattn_finish_scores(&p, &in, &none, &t, keys.lo, count, block, top, run.logit);
-      clattn_online_softmax(count, block, top, &run, shrink);
+      clattn_products(&p, &in, q, &t, keys.lo, count, queries, block, largest);
+      if (plain) {
+        clattn_exclude(&p, &in, &t, keys.lo, count, block, largest);
+        if (p.rules & CLATTN_RULE_BIAS)
+          clattn_add_bias(&p, &in, &t, keys.lo, count, block, largest, run.logit);
+        else if (p.rules & CLATTN_RULE_MAX_LOGIT)
+          clattn_note_logits(count, in.scale, block, run.logit);
+        for (int m = 0; m < CLATTN_MQ; ++m)
+          top[m] = clattn_maximum(top[m], largest[m] * (clattn_v)(factor));
+      } else
+        clattn_finish_scores(&p, &in, &none, &t, keys.lo, count, block, top, run.logit);
+      clattn_online_softmax(count, factor, careful, block, top, &run, shrink);
       if (dims > 0) {
         clattn_find_rows(&p, &p.v, &t, keys.lo, count, rows);
 #if CLATTN_IS_QUANTISED(CLATTN_V)
@@ -249,10 +300,10 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
 #else
     for (int m = 0; m < CLATTN_MQ; ++m) {
       const clattn_vi sound = run.sum[m] == run.sum[m] && run.sum[m] != (clattn_v)(0.0f);
-      for (int d = 0; d < dims; ++d) {
-        const clattn_v x = CLATTN_VLOAD(out + d * CLATTN_ROWS + m * CLATTN_LANES);
-        odd |= any(sound && x != x);
-      }
+      clattn_v strange = (clattn_v)(0.0f); /* NaN once an element is NaN or infinite */
+      for (int d = 0; d < dims; ++d)
+        strange = fma(CLATTN_VLOAD(out + d * CLATTN_ROWS + m * CLATTN_LANES), (clattn_v)(0.0f), strange);
+      odd |= any(sound && strange != strange);
     }
 #endif
     if (!odd)
@@ -271,11 +322,17 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
     CLATTN_VSTORE(run.sum[m], sums + m * CLATTN_LANES);
     CLATTN_VSTORE(by, scales_of + m * CLATTN_LANES);
   }
+  int first = 0;
+#if !CLATTN_FEW
+  for (int m = 0; m < CLATTN_MQ && p.o.element == 1; ++m)
+    first = clattn_store_results(&p, &t, m, first_dim, dims, run.sum[m], CLATTN_VLOAD(kept + m * CLATTN_LANES),
+                                 CLATTN_VLOAD(scales_of + m * CLATTN_LANES), out, o);
+#endif
   /* A row without a kept key has what excluded values left in `out`; beside a sink its sum is not 0. */
-  for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
-    if (dims > 0 && clattn_lane_exists(&t, lane)) {
+  for (int lane = 0; first < dims && lane < CLATTN_ROWS; ++lane) {
+    if (clattn_lane_exists(&t, lane)) {
       const long to = clattn_row(&p.o, t.u.b, t.h[lane], clattn_lane_at(&t, lane));
-      for (int d = 0; d < dims; ++d)
+      for (int d = first; d < dims; ++d)
         CLATTN_STORE(CLATTN_O)
       (o, to + (first_dim + d) * p.o.element,
        clattn_result(sums[lane], kept[lane] == 0.0f ? 0.0f : out[CLATTN_AT(d, lane)] * scales_of[lane]));

@@ -14,6 +14,7 @@
 #include "params.cl.h"
 #include "lanes.cl.h"
 #include "lanes_product.cl.h"
+#include "transpose.cl.h"
 #include "dtype.cl.h"
 #include "inputs.cl.h"
 #include "softmax.cl.h"
@@ -50,6 +51,13 @@
 #define CLATTN_CPU_KERNEL __attribute__((min_vector_width(512))) __attribute__((reqd_work_group_size(1, 1, 1))) __kernel
 #else
 #define CLATTN_CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel
+#endif
+
+/* Vectors that straddle cache lines cost two loads each. */
+#if defined(__clang__)
+#define CLATTN_ALIGNED __attribute__((aligned(64)))
+#else
+#define CLATTN_ALIGNED
 #endif
 
 /* Which scores the caller gets to see while they are computed. */
@@ -91,8 +99,8 @@ static inline void clattn_tile_prepare(const clattn_params *p, const clattn_inpu
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
     const int h = t->h[lane], b = t->u.b;
     const int i = clattn_real_row(&t->u, t->i[lane]); /* rows past the end are computed, never written */
-    t->bias[lane] = clattn_row(&p->bias, b, h, i);
-    t->mask[lane] = clattn_row(&p->mask, b, h, i);
+    t->bias[lane] = p->rules & CLATTN_RULE_BIAS ? clattn_row(&p->bias, b, h, i) : 0;
+    t->mask[lane] = p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS) ? clattn_row(&p->mask, b, h, i) : 0;
     t->blocks[lane] = p->rules & CLATTN_RULE_BLOCK_MASK ? clattn_row(&p->blocks, b, h, i / p->block_q) : 0;
     t->slope[lane] = p->rules & CLATTN_RULE_ALIBI ? in->slopes[clattn_of_head(&p->slopes, b, h)] : 0.0f;
     t->factor[lane] =
@@ -109,19 +117,50 @@ static inline long clattn_lane_at(const clattn_tile *t, int lane) {
   return (long)t->u.entry.q_start + clattn_real_row(&t->u, t->i[lane]);
 }
 
+/* Elements of a type side by side, as many as there are lanes. */
+#if CLATTN_LANES == 1
+#define CLATTN_LOAD_LANES(type) CLATTN_LOAD(type)
+#else
+#define CLATTN_LOAD_LANES(type) CLATTN_LOADN(CLATTN_LANES, type)
+#endif
+
+#define CLATTN_Q_IN_LANES (!CLATTN_FEW && !CLATTN_COSINE && !CLATTN_ROPE) /* as they lie, but for the transposition */
+
 /* The tile's rows of q, `dims` elements from d0 on, at CLATTN_AT. */
 static inline void clattn_load_queries(const clattn_params *p, const clattn_inputs *in,
                                        __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int d0, int dims,
                                        float *queries) {
+  int first = 0;
+#if CLATTN_Q_IN_LANES
+  for (int m = 0; m < CLATTN_MQ && p->q.element == 1; ++m) {
+    long at[CLATTN_LANES];
+    for (int l = 0; l < CLATTN_LANES; ++l) {
+      const int lane = m * CLATTN_LANES + l;
+      at[l] = clattn_row(&p->q, t->u.b, t->h[lane], clattn_lane_at(t, lane)) + d0;
+    }
+    for (first = 0; first + CLATTN_LANES <= dims; first += CLATTN_LANES) {
+      clattn_v r[CLATTN_LANES];
+#pragma unroll
+      for (int l = 0; l < CLATTN_LANES; ++l)
+        r[l] = CLATTN_LOAD_LANES(CLATTN_Q)(q, at[l] + first);
+      clattn_transpose(r);
+#pragma unroll
+      for (int l = 0; l < CLATTN_LANES; ++l)
+        CLATTN_VSTORE(r[l], queries + (first + l) * CLATTN_ROWS + m * CLATTN_LANES);
+    }
+  }
+  if (first == dims)
+    return;
+#endif
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
     const long at = clattn_row(&p->q, t->u.b, t->h[lane], clattn_lane_at(t, lane));
     const long line = clattn_line_of_query(p, in, t->u.b, t->u.entry, clattn_real_row(&t->u, t->i[lane]));
 #if CLATTN_COSINE
     const clattn_norm norm = clattn_norm_of_q(p, in, q, at, line);
-    for (int d = 0; d < dims; ++d)
+    for (int d = first; d < dims; ++d)
       queries[CLATTN_AT(d, lane)] = clattn_normed(norm, clattn_q_element(p, in, q, at, line, d0 + d));
 #else
-    for (int d = 0; d < dims; ++d)
+    for (int d = first; d < dims; ++d)
       queries[CLATTN_AT(d, lane)] = clattn_q_element(p, in, q, at, line, d0 + d);
 #endif
   }
@@ -171,9 +210,11 @@ static inline void clattn_find_rows(const clattn_params *p, const clattn_view *v
     for (int x = 0; x < keys + CLATTN_NK - 1; ++x)
       rows[x] = clattn_kv_row(p, v, t->u.kv, j0 + min(x, keys - 1));
   else {
-    const long first = clattn_kv_row(p, v, t->u.kv, j0);
-    for (int x = 0; x < keys + CLATTN_NK - 1; ++x)
-      rows[x] = first + min(x, keys - 1) * v->row;
+    long row = clattn_kv_row(p, v, t->u.kv, j0);
+    for (int x = 0; x < keys + CLATTN_NK - 1; ++x) {
+      rows[x] = row;
+      row += x < keys - 1 ? v->row : 0;
+    }
   }
 }
 
@@ -257,10 +298,10 @@ static inline void clattn_widen_key(const clattn_params *p, const clattn_inputs 
 
 #if !CLATTN_FEW
 /* block[key][lane] (+)= similarity of q and k over `dims` elements from d0 on, for `keys` keys, rounded up to
- * CLATTN_NK. */
+ * CLATTN_NK; largest[]: of each row. */
 static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
                                     const long *rows, const long *scales, int j0, const float *queries, int d0,
-                                    int dims, int keys, float *block) {
+                                    int dims, int keys, float *block, clattn_v largest[CLATTN_MQ]) {
   (void)t, (void)scales, (void)j0; /* some programs don't need them */
 #if CLATTN_K_WIDENED
   float wide[CLATTN_NK][CLATTN_DIM];
@@ -272,6 +313,9 @@ static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs 
       factors[d * CLATTN_ROWS + lane] =
           in->add_w[p->add_w_first + t->h[lane] * p->add_w_head + (d0 + d) * p->add_w_element];
 #endif
+  clattn_v most[CLATTN_MQ];
+  for (int m = 0; m < CLATTN_MQ; ++m)
+    most[m] = (clattn_v)(-INFINITY);
   for (int j = 0; j < keys; j += CLATTN_NK) {
     clattn_v acc[CLATTN_NK][CLATTN_MQ];
 #if CLATTN_K_WIDENED
@@ -314,17 +358,21 @@ static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs 
 #pragma unroll
       for (int m = 0; m < CLATTN_MQ; ++m) {
         float *at = block + (j + a) * CLATTN_ROWS + m * CLATTN_LANES;
-        CLATTN_VSTORE(d0 ? CLATTN_VLOAD(at) + acc[a][m] : acc[a][m], at);
+        const clattn_v s = d0 ? CLATTN_VLOAD(at) + acc[a][m] : acc[a][m];
+        CLATTN_VSTORE(s, at);
+        most[m] = clattn_maximum(most[m], s); /* the last key stands in for those beyond it */
       }
   }
+  for (int m = 0; m < CLATTN_MQ; ++m)
+    largest[m] = most[m];
 }
 
 #endif
 
-/* Raw products of a block, over the whole head dimension. */
+/* Raw products of a block, over the whole head dimension, and the largest of each row. */
 static inline void clattn_products(const clattn_params *p, const clattn_inputs *in,
                                    __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int j0, int keys,
-                                   float *queries, float *block) {
+                                   float *queries, float *block, clattn_v largest[CLATTN_MQ]) {
   clattn_key_rows rows, scales;
   clattn_find_rows(p, &p->k, t, j0, keys, rows);
 #if CLATTN_IS_QUANTISED(CLATTN_K)
@@ -337,7 +385,7 @@ static inline void clattn_products(const clattn_params *p, const clattn_inputs *
     const int dims = min(p->qk_dim - d0, CLATTN_DIM);
     if (p->qk_dim > CLATTN_DIM) /* else they were loaded once for all blocks */
       clattn_load_queries(p, in, q, t, d0, dims, queries);
-    clattn_dot_block(p, in, t, rows, scales, j0, queries, d0, dims, keys, block);
+    clattn_dot_block(p, in, t, rows, scales, j0, queries, d0, dims, keys, block, largest);
   }
 }
 
@@ -377,6 +425,76 @@ static inline clattn_v clattn_hook_lanes(const clattn_inputs *in, const clattn_t
 }
 #endif
 
+/* Whether raw products, the rules that exclude keys and a bias are all there is to a score, and a larger product is a
+ * larger score: the same for every tile of a call, whatever is asked for beside o. */
+static inline int clattn_scores_plain(const clattn_params *p, const clattn_inputs *in) {
+  return !CLATTN_HOOKED && in->softcap == 0.0f && in->scale > 0.0f && in->scale < INFINITY &&
+         !(p->rules & (CLATTN_RULE_HEAD_SCALE | CLATTN_RULE_ALIBI));
+}
+
+/* Of plain scores, raw products as they are: those of excluded keys become -inf, largest[] follows. */
+static inline void clattn_exclude(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t, int j0,
+                                  int keys, float *block, clattn_v largest[CLATTN_MQ]) {
+  const int masks = (p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS)) ||
+                    ((p->rules & CLATTN_RULE_BLOCK_MASK) && !clattn_unit_sees_all(p, in->blocks, &t->u, j0, j0 + keys));
+  if (!masks && j0 >= t->all_lo && j0 + keys <= t->all_hi)
+    return;
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    const clattn_vi lo = CLATTN_VLOAD(t->lo + m * CLATTN_LANES), hi = CLATTN_VLOAD(t->hi + m * CLATTN_LANES);
+    clattn_v most = (clattn_v)(-INFINITY);
+    for (int x = 0; x < keys; ++x) {
+      float *at = block + x * CLATTN_ROWS + m * CLATTN_LANES;
+      clattn_vi keep = (clattn_vi)(j0 + x) >= lo && (clattn_vi)(j0 + x) < hi;
+      if (masks)
+        keep = keep && clattn_mask_lanes(p, in, t, m * CLATTN_LANES, j0 + x);
+      const clattn_v s = keep ? CLATTN_VLOAD(at) : (clattn_v)(-INFINITY);
+      most = clattn_maximum(most, s);
+      CLATTN_VSTORE(s, at);
+    }
+    largest[m] = most;
+  }
+}
+
+/* The largest of plain scores that are kept, NaN if one is. */
+static inline void clattn_note_logits(int keys, float scale, const float *block, clattn_v logit[CLATTN_MQ]) {
+  for (int m = 0; m < CLATTN_MQ; ++m)
+    for (int x = 0; x < keys; ++x)
+      logit[m] =
+          clattn_maximum_nan(logit[m], CLATTN_VLOAD(block + x * CLATTN_ROWS + m * CLATTN_LANES) * (clattn_v)(scale));
+}
+
+/* Plain scores with a bias: scaled and final, largest[] and the largest raw score as well.  Bias rows are transposed as many keys at a time as there
+ * are lanes. */
+static inline void clattn_add_bias(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t, int j0,
+                                   int keys, float *block, clattn_v largest[CLATTN_MQ], clattn_v logit[CLATTN_MQ]) {
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    const long *rows = t->bias + m * CLATTN_LANES;
+    clattn_v most = (clattn_v)(-INFINITY), bias[CLATTN_LANES];
+    for (int x0 = 0; x0 < keys; x0 += CLATTN_LANES) {
+      const int some = min(keys - x0, CLATTN_LANES);
+      if (some == CLATTN_LANES && p->bias.element == 1) {
+#pragma unroll
+        for (int l = 0; l < CLATTN_LANES; ++l)
+          bias[l] = CLATTN_LOAD_LANES(CLATTN_BIAS)(in->bias, rows[l] + j0 + x0);
+        clattn_transpose(bias);
+      } else
+        for (int x = 0; x < some; ++x)
+          bias[x] = clattn_bias_lanes(p, in, rows, j0 + x0 + x);
+      for (int x = 0; x < some; ++x) {
+        float *at = block + (x0 + x) * CLATTN_ROWS + m * CLATTN_LANES;
+        const clattn_v raw = CLATTN_VLOAD(at);
+        /* an infinite bias does not bring back what is excluded */
+        const clattn_v s = raw == (clattn_v)(-INFINITY) ? raw : fma(raw, (clattn_v)(in->scale), bias[x]);
+        if (p->rules & CLATTN_RULE_MAX_LOGIT)
+          logit[m] = clattn_maximum_nan(logit[m], s == (clattn_v)(-INFINITY) ? s : raw * (clattn_v)(in->scale));
+        most = clattn_maximum(most, s);
+        CLATTN_VSTORE(s, at);
+      }
+    }
+    largest[m] = most;
+  }
+}
+
 /* Final scores of keys j0 .. j0 + keys - 1 (-inf = excluded), from the raw products in block.  top: running maximum
  * per row; logit: running maximum of raw scores over kept pairs. */
 static inline void clattn_finish_scores(const clattn_params *p, const clattn_inputs *in, const clattn_shown *shown,
@@ -384,7 +502,7 @@ static inline void clattn_finish_scores(const clattn_params *p, const clattn_inp
                                         clattn_v logit[CLATTN_MQ]) {
   const int masks = (p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS)) ||
                     ((p->rules & CLATTN_RULE_BLOCK_MASK) && !clattn_unit_sees_all(p, in->blocks, &t->u, j0, j0 + keys));
-  const int edge = masks || j0 < t->all_lo || j0 + keys > t->all_hi || !clattn_lane_exists(t, CLATTN_ROWS - 1);
+  const int edge = masks || j0 < t->all_lo || j0 + keys > t->all_hi;
   /* positions of key j0 relative to the rows'; far off, adding to them would round twice */
   clattn_v from[CLATTN_MQ];
   for (int m = 0; m < CLATTN_MQ; ++m)

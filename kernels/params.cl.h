@@ -97,7 +97,7 @@ typedef struct clattn_params {
 #define CLATTN_REGION(p, at) ((p)->work_first + CLATTN_REGION_WORDS * (clattn_long)(at))
 
 /* Keys of a block of the lane kernels: its scores stay in first-level cache. */
-#define CLATTN_KEY_BLOCK 64
+#define CLATTN_KEY_BLOCK 128
 
 /* Keys that one work-item of their `scores` does. */
 #define CLATTN_CHUNK_KEYS 1024

@@ -38,6 +38,23 @@ static inline clattn_v clattn_exp(clattn_v x) {
   return x != x ? x : scaled;
 }
 
+/* The same in fewer steps, for the numerators of a softmax: half of what the fused CPU kernel does beside products.  The
+ * exponent's bias is in what rounds, so that a shift alone makes 2^n; a product with it keeps every NaN.  A polynomial of
+ * degree 5 and log2(e) in one part: error below 2 units in the last place near 0, 0.12 units more for each unit of x. */
+static inline clattn_v clattn_exp_numerator(clattn_v x) {
+  const clattn_v rounder = CLATTN_ROUNDER + (clattn_v)(127.0f);
+  const clattn_v rounded = fma(x, (clattn_v)(1.44269504f), rounder);
+  const clattn_v f = fma(x, (clattn_v)(1.44269504f), rounder - rounded);
+  clattn_v p = (clattn_v)(1.326471334323287e-3f);
+  p = fma(p, f, (clattn_v)(9.671523235738277e-3f));
+  p = fma(p, f, (clattn_v)(5.550733953714371e-2f));
+  p = fma(p, f, (clattn_v)(2.402224242687225e-1f));
+  p = fma(p, f, (clattn_v)(6.931470036506653e-1f));
+  p = fma(p, f, (clattn_v)(1.0f));
+  const clattn_v e = p * CLATTN_AS_V(CLATTN_AS_VI(rounded) << 23);
+  return x < (clattn_v)(-87.33654f) ? (clattn_v)(0.0f) : e;
+}
+
 /* exp(s - m), the mark for s = -inf.  s = +inf gives NaN (inf - inf), as it must. */
 static inline clattn_v clattn_numerator(clattn_v s, clattn_v m) {
   const clattn_v e = clattn_exp(s - m);

@@ -30,7 +30,7 @@ CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round,
 
   float queries[CLATTN_DIM * CLATTN_ROWS];
   float block[CLATTN_KEY_BLOCK * CLATTN_ROWS];
-  clattn_v top[CLATTN_MQ], logit[CLATTN_MQ];
+  clattn_v top[CLATTN_MQ], logit[CLATTN_MQ], ignored[CLATTN_MQ];
   for (int m = 0; m < CLATTN_MQ; ++m)
     top[m] = logit[m] = (clattn_v)(-INFINITY);
   __global float *tile = work + CLATTN_REGION(&p, p.scores_at) + (long)in_round * p.k_stored * CLATTN_ROWS;
@@ -52,7 +52,7 @@ CLATTN_CPU_KERNEL void scores(const clattn_params p, const clattn_round round,
           clattn_store_scores(&p, out, &t, m, next, (clattn_v)(-INFINITY), -INFINITY);
       }
     if (computed) {
-      clattn_products(&p, &in, q, &t, keys.lo, keys.hi - keys.lo, queries, block);
+      clattn_products(&p, &in, q, &t, keys.lo, keys.hi - keys.lo, queries, block, ignored);
       clattn_finish_scores(&p, &in, &shown, &t, keys.lo, keys.hi - keys.lo, block, top, logit);
       for (int x = 0; x < (keys.hi - keys.lo) * CLATTN_MQ; ++x)
         CLATTN_VSTORE(CLATTN_VLOAD(block + x * CLATTN_LANES), tile + (long)next * CLATTN_ROWS + x * CLATTN_LANES);

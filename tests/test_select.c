@@ -208,7 +208,7 @@ static void lanes_follow_the_vector_width(void **state) {
       assert_int_equal(a.choice.rows, lanes * mq);
       assert_int_equal(a.choice.key_multiple % nk, 0);
       assert_int_equal(a.choice.keys_per_chunk % nk, 0);
-      assert_int_equal(a.choice.keys_per_chunk, fused ? 64 : 1024);
+      assert_int_equal(a.choice.keys_per_chunk, fused ? CLATTN_KEY_BLOCK : CLATTN_CHUNK_KEYS);
       assert_true(dim >= a.problem.qk_dim && dim >= a.problem.v_dim);
       assert_int_equal(a.choice.dim_chunk, fused ? dim : 256);
       assert_true(!fused || CLATTN_INVARIANT_KEYS % a.choice.keys_per_chunk == 0);

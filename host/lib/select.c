@@ -283,9 +283,10 @@ static int32_t choose_pack(const clattn_problem *resolved, int fused, int32_t ro
 }
 
 /* Vectors of query rows in a tile, 1 to 3: those that waste the least on `rows` rows.  Fewer vectors share what is loaded
- * of a key, and cost more each: in percent, measured with AVX-512 and with vectors of AVX2 at 1152 rows. */
+ * of a key, and cost more each: in percent, measured with AVX-512 (one vector: 104 on Zen 4, 135 on Sapphire Rapids) and
+ * with vectors of AVX2 at 1152 rows. */
 static int choose_vectors(int64_t rows, int lanes) {
-  static const int64_t wide[] = {0, 104, 2 * 102, 3 * 100}, narrow[] = {0, 125, 2 * 104, 3 * 100};
+  static const int64_t wide[] = {0, 120, 2 * 102, 3 * 100}, narrow[] = {0, 125, 2 * 104, 3 * 100};
   const int64_t *cost = lanes == 16 ? wide : narrow;
   int best = 3;
   for (int vectors = 2; vectors >= 1; --vectors)
@@ -302,10 +303,10 @@ static int elements_side_by_side(const clattn_problem *resolved, clattni_slot sl
 }
 
 /* What kernels/few_rows.cl.h is for: decoding, which is as fast as keys and values are read.  Its products are summed in
- * another order, which the number of rows may not decide where it may not change a bit; below a block of keys there is
+ * another order, which the number of rows may not decide where it may not change a bit; below some dozens of keys there is
  * nothing to gain. */
 static int suits_few_rows(const clattn_problem *resolved, int64_t rows) {
-  return rows <= 8 && resolved->k_len >= CLATTN_KEY_BLOCK && !(resolved->flags & CLATTN_BATCH_INVARIANT) &&
+  return rows <= 8 && resolved->k_len >= 64 && !(resolved->flags & CLATTN_BATCH_INVARIANT) &&
          resolved->similarity != CLATTN_ADDITIVE && elements_side_by_side(resolved, CLATTNI_K) &&
          elements_side_by_side(resolved, CLATTNI_V);
 }

@@ -291,7 +291,7 @@ static void test_selection(void **state) {
     if (strcmp(info.variant, "flash-cpu-vector") == 0) { /* a plan with nothing to keep: one launch, no workspace */
       assert_int_equal(info.workspace_bytes, 0);
       assert_int_equal(info.launches, 1);
-      assert_int_equal(info.tile_k, 64);
+      assert_int_equal(info.tile_k, 128);
       job_buffers(&j, r->cl);
       const uint64_t objects = live_objects(), made = stub->calls("clCreateBuffer");
       assert_int_equal(clattn_enqueue(plan, r->in_order, &j.args, 0, NULL, NULL), CLATTN_SUCCESS);
