@@ -130,13 +130,13 @@ static inline void clattn_weigh_kept(const clattn_params *p, __global const CLAT
     }
 }
 
-/* The results of a vector of rows, as many elements as fill whole vectors, to where the rows lie; returns how many. */
-static inline int clattn_store_results(const clattn_params *p, const clattn_tile *t, int m, int d0, int dims,
-                                       clattn_v sum, clattn_v kept, clattn_v by, const float *out,
-                                       __global CLATTN_TYPE(CLATTN_O) * o) {
+/* The results of a vector of rows to where the rows lie: whole vectors of elements, the last of which may repeat some. */
+static inline void clattn_store_results(const clattn_params *p, const clattn_tile *t, int m, int d0, int dims,
+                                        clattn_v sum, clattn_v kept, clattn_v by, const float *out,
+                                        __global CLATTN_TYPE(CLATTN_O) * o) {
   const clattn_vi none = sum == (clattn_v)(0.0f) || kept == (clattn_v)(0.0f);
-  int d = 0;
-  for (; d + CLATTN_LANES <= dims; d += CLATTN_LANES) {
+  for (int e = 0; e < dims; e += CLATTN_LANES) {
+    const int d = min(e, dims - CLATTN_LANES);
     clattn_v r[CLATTN_LANES];
 #pragma unroll
     for (int a = 0; a < CLATTN_LANES; ++a) {
@@ -153,7 +153,6 @@ static inline int clattn_store_results(const clattn_params *p, const clattn_tile
       }
     }
   }
-  return d;
 }
 
 #endif
@@ -322,17 +321,19 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
     CLATTN_VSTORE(run.sum[m], sums + m * CLATTN_LANES);
     CLATTN_VSTORE(by, scales_of + m * CLATTN_LANES);
   }
-  int first = 0;
-#if !CLATTN_FEW
-  for (int m = 0; m < CLATTN_MQ && p.o.element == 1; ++m)
-    first = clattn_store_results(&p, &t, m, first_dim, dims, run.sum[m], CLATTN_VLOAD(kept + m * CLATTN_LANES),
-                                 CLATTN_VLOAD(scales_of + m * CLATTN_LANES), out, o);
+#if CLATTN_FEW
+  const int vectors = 0;
+#else
+  const int vectors = p.o.element == 1 && dims >= CLATTN_LANES;
+  for (int m = 0; m < CLATTN_MQ && vectors; ++m)
+    clattn_store_results(&p, &t, m, first_dim, dims, run.sum[m], CLATTN_VLOAD(kept + m * CLATTN_LANES),
+                         CLATTN_VLOAD(scales_of + m * CLATTN_LANES), out, o);
 #endif
   /* A row without a kept key has what excluded values left in `out`; beside a sink its sum is not 0. */
-  for (int lane = 0; first < dims && lane < CLATTN_ROWS; ++lane) {
+  for (int lane = 0; !vectors && lane < CLATTN_ROWS; ++lane) {
     if (clattn_lane_exists(&t, lane)) {
       const long to = clattn_row(&p.o, t.u.b, t.h[lane], clattn_lane_at(&t, lane));
-      for (int d = first; d < dims; ++d)
+      for (int d = 0; d < dims; ++d)
         CLATTN_STORE(CLATTN_O)
       (o, to + (first_dim + d) * p.o.element,
        clattn_result(sums[lane], kept[lane] == 0.0f ? 0.0f : out[CLATTN_AT(d, lane)] * scales_of[lane]));

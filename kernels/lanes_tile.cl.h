@@ -130,15 +130,16 @@ static inline long clattn_lane_at(const clattn_tile *t, int lane) {
 static inline void clattn_load_queries(const clattn_params *p, const clattn_inputs *in,
                                        __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int d0, int dims,
                                        float *queries) {
-  int first = 0;
 #if CLATTN_Q_IN_LANES
-  for (int m = 0; m < CLATTN_MQ && p->q.element == 1; ++m) {
+  const int vectors = p->q.element == 1 && dims >= CLATTN_LANES;
+  for (int m = 0; m < CLATTN_MQ && vectors; ++m) {
     long at[CLATTN_LANES];
     for (int l = 0; l < CLATTN_LANES; ++l) {
       const int lane = m * CLATTN_LANES + l;
       at[l] = clattn_row(&p->q, t->u.b, t->h[lane], clattn_lane_at(t, lane)) + d0;
     }
-    for (first = 0; first + CLATTN_LANES <= dims; first += CLATTN_LANES) {
+    for (int x = 0; x < dims; x += CLATTN_LANES) {
+      const int first = min(x, dims - CLATTN_LANES); /* the last vector may repeat some elements */
       clattn_v r[CLATTN_LANES];
 #pragma unroll
       for (int l = 0; l < CLATTN_LANES; ++l)
@@ -149,7 +150,7 @@ static inline void clattn_load_queries(const clattn_params *p, const clattn_inpu
         CLATTN_VSTORE(r[l], queries + (first + l) * CLATTN_ROWS + m * CLATTN_LANES);
     }
   }
-  if (first == dims)
+  if (vectors)
     return;
 #endif
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
@@ -157,10 +158,10 @@ static inline void clattn_load_queries(const clattn_params *p, const clattn_inpu
     const long line = clattn_line_of_query(p, in, t->u.b, t->u.entry, clattn_real_row(&t->u, t->i[lane]));
 #if CLATTN_COSINE
     const clattn_norm norm = clattn_norm_of_q(p, in, q, at, line);
-    for (int d = first; d < dims; ++d)
+    for (int d = 0; d < dims; ++d)
       queries[CLATTN_AT(d, lane)] = clattn_normed(norm, clattn_q_element(p, in, q, at, line, d0 + d));
 #else
-    for (int d = first; d < dims; ++d)
+    for (int d = 0; d < dims; ++d)
       queries[CLATTN_AT(d, lane)] = clattn_q_element(p, in, q, at, line, d0 + d);
 #endif
   }
