@@ -10,6 +10,7 @@ install=yes
 # Names of Debian packages.
 packages_run=(gcc libc6-dev cmake make ninja-build pkg-config opencl-headers ocl-icd-opencl-dev pocl-opencl-icd
   libcmocka-dev libcjson-dev libutf8proc-dev)
+packages_test=(binutils python3)
 packages_png=(libcairo2-dev libfontconfig-dev fonts-dejavu-core)
 packages_check=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev valgrind libc6-dbg)
 packages_intel=(python3-pip unzip)
