@@ -69,6 +69,15 @@ def toy(compiler):
         expect(use("--object", path), 0, "kernel toy: 5 innermost loops", " *2 ", "helper jumps to where")
         expect(use("--object", path, "--loop", "2"), 0, "vmovups %zmm5,-0x40(%rbp)", "store SPILL", "fma broadcast")
         expect(use("--object", path, "--loop", "6"), 2, "counted from 1")
+        perf = os.path.join(folder, "perf")  # stands in for Linux's: three samples in loop 1, one outside, one elsewhere
+        with open(perf, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho ' 7f1 helper+0x5 (/x/toy.so)'\necho ' 7f2 helper+0x5 (/x/toy.so)'\n"
+                       "echo ' 7f3 helper+0xc (/x/toy.so)'\necho ' 7f4 helper (/x/toy.so)'\necho ' 7f5 main+0x2 (/x/main)'\n")
+        os.chmod(perf, 0o755)
+        with_perf = folder + os.pathsep + os.environ["PATH"]
+        expect(use("--object", path, "--perf", "perf.data", path=with_perf), 0, " 75.0 %", "25.0 % of the time is outside")
+        expect(use("--object", path, "--perf", "perf.data", "--loop", "1", path=with_perf), 0, " 50.0 % ", " 25.0 % ")
+        expect(use("--perf", "perf.data", "hq=1 sq=1"), 2, "--perf tells of the object that ran")
         good = ("--min-hot", "3", "--max-spills", "3", "--no-gather", "--width", "512")
         expect(use("--object", path, *good), 0)
         expect(use("--object", path, *good, "--json"), 0)
