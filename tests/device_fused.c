@@ -33,7 +33,7 @@ void outputs_leave_o_alone(void **state) {
       job_memory memory;
       snapshot alone;
       int claimed = 1;
-      if (!variants[v].fused)
+      if (!variants[v].fused || !variants[v].usable)
         continue;
       parse_job(shapes[n].line, shapes[n].data, &job);
       assert_true(job_memory_open(&rig, &job, &memory));
@@ -79,7 +79,7 @@ void fused_plans_keep_no_scores(void **state) {
   static const char *const outputs[] = {"o", "o,lse,scores", "o,lse,max_logit", "o,lse,scores,max_logit", "scores"};
   size_t passed = 0;
   for (uint32_t v = 0; v < variant_count; ++v)
-    for (size_t n = 0; variants[v].fused && n < sizeof outputs / sizeof outputs[0]; ++n)
+    for (size_t n = 0; variants[v].fused && variants[v].usable && n < sizeof outputs / sizeof outputs[0]; ++n)
       for (int lengths = 0; lengths < 2; ++lengths) {
         clattn_plan_info info;
         char line[128];

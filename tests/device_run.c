@@ -19,9 +19,12 @@ int device_rig_open(device_rig *rig) {
   clattn_error error;
   cl_command_queue_properties properties = 0;
   cl_int code;
+  clattn_context_options options;
   memset(rig, 0, sizeof *rig);
   clattn_error_init(&error);
-  clattn_status status = clattn_context_create_default(NULL, &rig->context, &error);
+  clattn_context_options_init(&options);
+  options.config_text = getenv("CLATTN_TEST_CONFIG");
+  clattn_status status = clattn_context_create_default(&options, &rig->context, &error);
   if (status != CLATTN_SUCCESS)
     return complain(error.message, status);
   status = clattn_context_handles(rig->context, &rig->cl, &rig->device);

@@ -16,6 +16,8 @@ typedef struct device_rig {
   cl_command_queue queue;        /* in order */
   cl_command_queue out_of_order; /* NULL if the device has none */
 } device_rig;
+/* The context has the config_text of the environment's CLATTN_TEST_CONFIG, if that is set: width=4 runs the tests on
+ * vectors of four lanes. */
 int device_rig_open(device_rig *rig);
 void device_rig_close(device_rig *rig);
 

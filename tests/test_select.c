@@ -216,6 +216,52 @@ static void lanes_follow_the_vector_width(void **state) {
     }
 }
 
+/* A forced width gives what a device with such vectors has, and no variant without vectors runs. */
+static void forced_widths(void **state) {
+  (void)state;
+  static const uint32_t widths[] = {4, 8, 16}, natives[] = {0, 1, 4, 8, 16, 32};
+  static const char *const lines[] = {
+      "sq=1 sk=4096 d=128", "hq=8 hkv=2 sq=1 sk=4096 d=64", "hq=8 hkv=2 sq=5 sk=77 d=40 k=f16 v=bf16",
+      "sq=100 sk=100 d=16", "sq=197 sk=197 d=256 causal=1", "sq=5000 sk=64 d=300 flags=batch_invariant"};
+  for (size_t n = 0; n < sizeof lines / sizeof lines[0]; ++n)
+    for (size_t w = 0; w < sizeof widths / sizeof widths[0]; ++w)
+      for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
+        const clattni_variant *row = clattni_variant_at(v);
+        asked own;
+        int lanes = 0;
+        begin(&own, lines[n], CL_DEVICE_TYPE_CPU);
+        own.device.native_float_width = widths[w];
+        own.request.variant = row->name;
+        picks(&own, row->name, "by name");
+        for (size_t d = 0; d < sizeof natives / sizeof natives[0]; ++d) {
+          asked forced;
+          begin(&forced, lines[n], CL_DEVICE_TYPE_CPU);
+          forced.device.native_float_width = natives[d];
+          forced.request.width = widths[w];
+          picks(&forced, "flash-cpu-vector", "a CPU device");
+          forced.request.variant = row->name;
+          if (row->shape != CLATTNI_SHAPE_LANES) {
+            refuses(&forced, CLATTN_ERROR_VARIANT_UNFIT, "has no vector lanes: width=");
+            continue;
+          }
+          picks(&forced, row->name, "by name");
+          assert_int_equal(sscanf(forced.choice.options, "-DCLATTN_LANES=%d", &lanes), 1);
+          assert_int_equal(lanes, (int)widths[w]);
+          assert_string_equal(forced.choice.options, own.choice.options);
+          assert_int_equal(forced.choice.rows, own.choice.rows);
+          assert_int_equal(forced.choice.pack, own.choice.pack);
+          assert_int_equal(forced.choice.key_multiple, own.choice.key_multiple);
+          assert_int_equal(forced.choice.workspace_bytes, own.choice.workspace_bytes);
+        }
+      }
+  asked gpu; /* which has no variant with lanes of its own accord */
+  begin(&gpu, small, CL_DEVICE_TYPE_GPU);
+  gpu.request.width = 8;
+  refuses(&gpu, CLATTN_ERROR_VARIANT_UNFIT, "three-step has no vector lanes: width=8 of the context's config_text");
+  gpu.request.variant = "flash-cpu-vector";
+  picks(&gpu, "flash-cpu-vector", "by name");
+}
+
 /* Local memory that kernels/three_step.cl declares at most, and kernels/flash_gpu_simt.cl; what the sources really
  * say is weighed on the stub driver. */
 static uint64_t declared(uint64_t gx, uint64_t gy, int fused, clattn_similarity similarity, clattn_rope rope) {
@@ -568,6 +614,7 @@ int main(void) {
       cmocka_unit_test(by_the_device),
       cmocka_unit_test(fused_rows_take_any_dims),
       cmocka_unit_test(lanes_follow_the_vector_width),
+      cmocka_unit_test(forced_widths),
       cmocka_unit_test(tiles_follow_the_work_group),
       cmocka_unit_test(by_name),
       cmocka_unit_test(forbidden),

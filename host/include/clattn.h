@@ -155,9 +155,10 @@ typedef struct clattn_context_options {
   void *(*alloc_fn)(void *user, size_t bytes);
   void (*free_fn)(void *user, void *memory);
   void *alloc_user;
-  /* "key=value;key=value".  Keys: variant=NAME (force one), forbid=NAME|matrix|fused|three-step (repeatable).  A kill
-   * switch that the application may feed from where it likes.  Unknown keys are CLATTN_ERROR_TEXT
-   * here, unknown names when a plan is made.  NULL: none. */
+  /* "key=value;key=value".  Keys: variant=NAME (force one), forbid=NAME|matrix|fused|three-step (repeatable),
+   * width=4|8|16 (floats of the CPU families' vectors, whatever the device has: for tests, since wider ones than that
+   * are slow; other variants refuse then).  A kill switch that the application may feed from where it likes.  Unknown
+   * keys are CLATTN_ERROR_TEXT here, unknown names when a plan is made.  NULL: none. */
   const char *config_text;
   /* Disk cache of built kernels: a folder, or get/put callbacks.  NULL: off.  Not supported yet. */
   const char *cache_folder;

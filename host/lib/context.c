@@ -89,9 +89,13 @@ static clattn_status read_config(clattn_context *context, clattn_error *error) {
         return clattni_fail(error, CLATTN_ERROR_TEXT, "config_text: more than %d forbid keys",
                             CLATTNI_MAX_CONFIG_FORBIDDEN);
       context->forbidden[context->forbidden_count++] = value;
+    } else if (strcmp(at, "width") == 0) {
+      context->width = strcmp(value, "4") == 0 ? 4 : strcmp(value, "8") == 0 ? 8 : strcmp(value, "16") == 0 ? 16 : 0;
+      if (context->width == 0)
+        return clattni_fail(error, CLATTN_ERROR_TEXT, "config_text: width=%.100s must be 4, 8 or 16", value);
     } else {
-      return clattni_fail(error, CLATTN_ERROR_TEXT, "config_text: unknown key '%.100s'; there are variant and forbid",
-                          at);
+      return clattni_fail(error, CLATTN_ERROR_TEXT,
+                          "config_text: unknown key '%.100s'; there are variant, forbid and width", at);
     }
     at = end != NULL ? end + 1 : NULL;
   }

@@ -22,6 +22,7 @@ struct clattn_context {
   const char *variant;
   const char *forbidden[CLATTNI_MAX_CONFIG_FORBIDDEN];
   uint32_t forbidden_count;
+  uint32_t width; /* lanes of the CPU families, forced; 0: as many as suit the device */
   clattni_programs programs;
 };
 

@@ -117,3 +117,8 @@ clattn_status clattni_device_query(cl_device_id device, clattn_device_info *info
   info->address_bits = address_bits;
   return CLATTN_SUCCESS;
 }
+
+int clattni_lanes(const clattn_device_info *device, uint32_t forced) {
+  const uint32_t width = forced != 0 ? forced : device->native_float_width;
+  return width >= 16 ? 16 : width >= 8 ? 8 : 4;
+}

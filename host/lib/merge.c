@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device.h"
 #include "place.h"
 #include "status.h"
 
@@ -143,14 +144,13 @@ static int wants_lanes(const clattn_device_info *device) {
   return (device->type & CL_DEVICE_TYPE_CPU) != 0 || device->max_work_group < LOCAL;
 }
 
-static int lanes_of(const clattn_device_info *device) {
-  if (!wants_lanes(device))
-    return 1;
-  return device->native_float_width >= 16 ? 16 : device->native_float_width >= 8 ? 8 : 4;
+static int lanes_of(const clattn_context *context) {
+  return wants_lanes(&context->info) ? clattni_lanes(&context->info, context->width) : 1;
 }
 
-static void deal(const clattn_device_info *device, const checked *c, range *out) {
-  out->units_per_row = (c->v_dim - 1) / lanes_of(device) + 1;
+static void deal(const clattn_context *context, const checked *c, range *out) {
+  const clattn_device_info *device = &context->info;
+  out->units_per_row = (c->v_dim - 1) / lanes_of(context) + 1;
   out->units = c->args->rows * out->units_per_row;
   if (wants_lanes(device)) {
     const cl_long cores = device->compute_units > 0 ? device->compute_units : 1, ranges = cores * RANGES_PER_CORE;
@@ -213,14 +213,14 @@ clattn_status clattn_merge(clattn_context *context, cl_command_queue queue, cons
                : clattni_fail(args->error, code, "clEnqueueMarkerWithWaitList failed: %s", clattn_status_text(code));
   }
 
-  snprintf(options, sizeof(options), "-DCLATTN_LANES=%d", lanes_of(&context->info));
+  snprintf(options, sizeof(options), "-DCLATTN_LANES=%d", lanes_of(context));
   status = clattni_program_get(&context->programs, "merge", options, NULL, names, 1, &program, &seconds, args->error);
   if (status != CLATTN_SUCCESS)
     return status;
   set = clattni_program_lend(&context->programs, program, &status);
   if (set == NULL)
     return clattni_fail(args->error, status, "making kernels failed: %s", clattn_status_text(status));
-  deal(&context->info, &c, &dealt);
+  deal(context, &c, &dealt);
   code = set_arguments(set->kernel[0], &c, &dealt);
   if (code == CL_SUCCESS)
     code = clEnqueueNDRangeKernel(queue, set->kernel[0], 1, NULL, &dealt.global, &dealt.local, num_events, wait_list,

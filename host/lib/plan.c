@@ -46,6 +46,7 @@ static clattn_status choose(const clattn_context *context, const clattn_problem 
   clattni_request request = {.device = &context->info,
                              .variant = variant != NULL ? variant : context->variant,
                              .forbidden_count = context->forbidden_count,
+                             .width = context->width,
                              .workspace_cap = workspace_cap};
   for (uint32_t i = 0; i < context->forbidden_count; ++i)
     request.forbidden[i] = context->forbidden[i];

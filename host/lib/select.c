@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device.h"
 #include "dtype.h"
 #include "params.cl.h"
 #include "status.h"
@@ -313,11 +314,10 @@ static int suits_few_rows(const clattn_problem *resolved, int64_t rows) {
 
 /* Register blocks that fill the registers of a vector width: 32 registers with 512 bits, 16 below. */
 static void choose_lanes(const clattni_request *request, clattni_choice *choice) {
-  const clattn_device_info *device = request->device;
   const int64_t qk_dim = request->problem->qk_dim, v_dim = request->problem->v_dim;
   const int fused = choice->variant->fused;
   const int dim = fused ? dim_class(qk_dim > v_dim ? qk_dim : v_dim) : qk_dim <= 256 ? 256 : 1024;
-  const int lanes = device->native_float_width >= 16 ? 16 : device->native_float_width >= 8 ? 8 : 4;
+  const int lanes = clattni_lanes(request->device, request->width);
   choice->pack = choose_pack(request->problem, fused, 3 * lanes);
   /* of many rows the last tile's waste does not matter */
   const int64_t rows = request->problem->q_len < 64 * lanes ? request->problem->q_len * choice->pack : INT32_MAX;
@@ -460,6 +460,10 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
       return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
                           "variant %s is forbidden by the context's config_text (%s)", variant->name,
                           request->forbidden[i]);
+  if (request->width != 0 && variant->shape != CLATTNI_SHAPE_LANES)
+    return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
+                        "variant %s has no vector lanes: width=%u of the context's config_text is not for it",
+                        variant->name, request->width);
   uint32_t parameters = 0;
   for (int i = 0; i < CLATTNI_ENTRIES; ++i)
     if (variant->kernels[i].name != NULL && parameter_bytes(request->problem, &variant->kernels[i]) > parameters)

@@ -77,6 +77,7 @@ typedef struct clattni_request {
   const char *variant;                          /* forced, or NULL */
   const char *forbidden[CLATTNI_MAX_FORBIDDEN]; /* names or families */
   uint32_t forbidden_count;
+  uint32_t width;         /* lanes of the CPU families: 4, 8 or 16; 0: as many as suit the device */
   uint64_t workspace_cap; /* 0: a default that suits the device */
 } clattni_request;
 

@@ -652,6 +652,39 @@ static void test_forbidden_names(void **state) {
   check_config(*state, "forbid=three-step", NULL, CLATTN_ERROR_VARIANT_UNFIT, "forbidden");
 }
 
+/* What is no config at all is refused with the context; widths, which variants refuse them. */
+static void test_config_text(void **state) {
+  static const struct {
+    const char *text, *message;
+  } wrong[] = {{"width=5", "config_text: width=5 must be 4, 8 or 16"},
+               {"width=32", "width=32 must be"},
+               {"width=0", "width=0 must be"},
+               {"width=04", "width=04 must be"},
+               {"width=8 ", "width=8  must be"},
+               {"width=4;width=", "'width=' is not key=value"},
+               {"width", "'width' is not key=value"},
+               {"Width=8", "unknown key 'Width'; there are variant, forbid and width"},
+               {"width=8;;", "'' is not key=value"}};
+  const rig *r = *state;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    clattn_context_options options;
+    clattn_context *context = NULL;
+    clattn_error error;
+    clattn_error_init(&error);
+    clattn_context_options_init(&options);
+    options.config_text = wrong[i].text;
+    assert_int_equal(clattn_context_create(r->cl, r->device[0], &options, &context, &error), CLATTN_ERROR_TEXT);
+    assert_null(context);
+    if (strstr(error.message, wrong[i].message) == NULL)
+      fail_msg("%s: '%s'", wrong[i].text, error.message);
+  }
+  check_config(*state, "width=16;variant=flash-cpu-vector", NULL, CLATTN_SUCCESS, "");
+  check_config(*state, "width=4", "three-step-cpu", CLATTN_SUCCESS, "");
+  check_config(*state, "width=8", "three-step", CLATTN_ERROR_VARIANT_UNFIT, "width=8 of the context's config_text");
+  check_config(*state, "width=8", "flash-gpu-simt", CLATTN_ERROR_VARIANT_UNFIT, "has no vector lanes");
+  check_config(*state, "variant=three-step;width=4", NULL, CLATTN_ERROR_VARIANT_UNFIT, "width=4");
+}
+
 int run_limit_tests(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_small_buffers, rig_setup, rig_teardown),
@@ -670,6 +703,7 @@ int run_limit_tests(void) {
       cmocka_unit_test_setup_teardown(test_logging, rig_setup, rig_teardown),
       cmocka_unit_test_setup_teardown(test_logged_refusal, rig_setup, rig_teardown),
       cmocka_unit_test_setup_teardown(test_forbidden_names, rig_setup, rig_teardown),
+      cmocka_unit_test_setup_teardown(test_config_text, rig_setup, rig_teardown),
   };
   return cmocka_run_group_tests_name("limits, builds, lifetimes", tests, NULL, NULL);
 }
