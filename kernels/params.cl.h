@@ -96,8 +96,10 @@ typedef struct clattn_params {
 #define CLATTN_REGION_WORDS 16
 #define CLATTN_REGION(p, at) ((p)->work_first + CLATTN_REGION_WORDS * (clattn_long)(at))
 
-/* Keys of a block of the lane kernels: its scores stay in first-level cache. */
+/* Keys of a block of the lane kernels: its scores stay in first-level cache.  A multiple of CLATTN_NK. */
+#ifndef CLATTN_KEY_BLOCK
 #define CLATTN_KEY_BLOCK 128
+#endif
 
 /* Keys that one work-item of their `scores` does. */
 #define CLATTN_CHUNK_KEYS 1024

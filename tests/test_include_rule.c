@@ -23,11 +23,12 @@ static const rule rules[] = {
     {"problem", "os status dtype"},
     {"ref", "problem"},
     {"device", "status"},
-    {"select", "problem device"},
+    {"tuning", "status dtype"},
+    {"select", "problem device tuning"},
     {"launch", "select"},
     {"hook", "status memory"},
     {"program", "os memory device hook"},
-    {"context", "program"},
+    {"context", "program tuning"},
     {"plan", "select program context"},
     {"place", "context"},
     {"enqueue", "launch plan place"},
@@ -40,9 +41,10 @@ static const char c_headers[] = "assert.h ctype.h errno.h float.h inttypes.h lim
                                 "stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h CL/cl.h OpenCL/opencl.h";
 static const char public_headers[] = "clattn.h clattn_ref.h clattn_nn.h";
 /* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, convert.h, device.h and pictures. */
-static const char test_headers[] = "status.h dtype.h os.h problem_internal.h problem.h select.h launch.h hook.h npy.h "
-                                   "convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h picture.h "
-                                   "picture_back.h picture_colour.h picture_layout.h picture_unicode.h heatmap.h";
+static const char test_headers[] =
+    "status.h dtype.h os.h problem_internal.h problem.h select.h tuning.h launch.h hook.h npy.h "
+    "convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h picture.h "
+    "picture_back.h picture_colour.h picture_layout.h picture_unicode.h heatmap.h";
 
 /* Of host/model, for the program and the tests. */
 static const char model_headers[] =

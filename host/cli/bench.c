@@ -10,6 +10,7 @@
 #include "convert.h"
 #include "options.h"
 #include "outputs.h"
+#include "setup.h"
 #include "bench/record.h"
 #include "bench/report.h"
 #include "bench/serve.h"
@@ -49,6 +50,8 @@ static const char help[] =
     "desktop,\n"
     "                             or not run where that can't be done (masks, biases); default 1000, 0 never splits\n"
     "  --inputs cold|hot          cold, the default: inputs rotate beyond the last cache\n"
+    "  --tuning FILE              tiles of kernels that 'clattn tune' measured on the device\n"
+    "  --config TEXT              config_text of the library's context, \"forbid=fused;width=4\": see clattn.h\n"
     "  --no-verify                don't compare with double precision before timing\n"
     "  --device-facts F.json      a device that is not there, by 'clattn devices --json': what selection would pick; "
     "with\n"
@@ -103,6 +106,8 @@ static const struct option longs[] = {{"suite", required_argument, NULL, OPTION_
                                       {"inputs", required_argument, NULL, 'i'},
                                       {"no-verify", no_argument, NULL, 'n'},
                                       {"device-facts", required_argument, NULL, 'f'},
+                                      {"tuning", required_argument, NULL, 'u'},
+                                      {"config", required_argument, NULL, 'g'},
                                       {"json", required_argument, NULL, 'j'},
                                       {"csv", required_argument, NULL, 'c'},
                                       {"report", required_argument, NULL, 'h' + 256},
@@ -113,6 +118,7 @@ static const struct option longs[] = {{"suite", required_argument, NULL, OPTION_
 
 typedef struct bench_options {
   bench_request request;
+  cli_setup setup;
   const char *device, *facts, *json, *csv, *report, *only, *dtype;
   char *variants;                  /* the text that request.variant points into */
   const char *suites[SUITE_FILES]; /* that may be files */
@@ -238,6 +244,8 @@ static int read_options(bench_options *o, int argc, char **argv, int *done) {
                 {'d', &o->device, NULL, 0},
                 {'n', NULL, &o->request.settings.verify, 0},
                 {'f', &o->facts, NULL, 0},
+                {'u', &o->setup.tuning, NULL, 0},
+                {'g', &o->setup.config, NULL, 0},
                 {'j', &o->json, NULL, 0},
                 {'c', &o->csv, NULL, 0},
                 {'h' + 256, &o->report, NULL, 0},
@@ -493,12 +501,16 @@ int cli_bench(int argc, char **argv) {
     goto end;
   if (o.request.fail_if_slower != NULL && o.request.baseline == NULL)
     code = cli_fail(CLI_USAGE, "--fail-if-slower needs --baseline");
-  if (code == CLI_OK && o.facts != NULL && (o.device != NULL || o.request.baseline != NULL))
-    code = cli_fail(CLI_USAGE, "--device-facts stands for a device that is not there: without --device and --baseline");
+  if (code == CLI_OK && o.facts != NULL &&
+      (o.device != NULL || o.request.baseline != NULL || o.setup.tuning != NULL || o.setup.config != NULL))
+    code = cli_fail(CLI_USAGE, "--device-facts stands for a device that is not there: without --device, --baseline, "
+                               "--tuning and --config");
   if (code == CLI_OK && o.serve &&
       (o.json != NULL || o.csv != NULL || o.report != NULL || o.request.baseline != NULL ||
        o.request.shapes.count > 0 || o.quick || o.list || o.dtype != NULL || o.only != NULL || o.facts != NULL))
     code = cli_fail(CLI_USAGE, "--serve goes with --device alone");
+  if (code == CLI_OK)
+    code = cli_setup_begin(&o.setup);
   if (code == CLI_OK && o.serve) {
     code = bench_serve(o.device);
     goto end;
@@ -517,6 +529,7 @@ int cli_bench(int argc, char **argv) {
     code = 128 + bench_signal();
 
 end:
+  cli_setup_end(&o.setup);
   bench_shapes_free(&o.request.shapes);
   free(o.variants);
   free(command);

@@ -38,6 +38,7 @@ int cli_merge(int argc, char **argv);
 int cli_embed(int argc, char **argv);
 int cli_view(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_tune(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 
 /* ---- process ---- */

@@ -140,6 +140,12 @@ int cli_device_list(cli_device **out, size_t *count) {
   return code;
 }
 
+static const clattn_context_options *in_use;
+
+void cli_session_use(const clattn_context_options *options) {
+  in_use = options;
+}
+
 static clattn_status finish_session(cli_session *session) {
   cl_int status = CL_SUCCESS;
   session->info.struct_size = sizeof session->info;
@@ -157,7 +163,7 @@ clattn_status cli_session_try(const cli_device *device, cli_session *out, clattn
   out->device = *device;
   out->cl = clCreateContext(properties, 1, &device->device, NULL, NULL, &status);
   if (status == CL_SUCCESS)
-    status = clattn_context_create(out->cl, device->device, NULL, &out->context, error);
+    status = clattn_context_create(out->cl, device->device, in_use, &out->context, error);
   if (status == CL_SUCCESS)
     status = finish_session(out);
   if (status != CL_SUCCESS)
@@ -196,7 +202,7 @@ int cli_session_open(const char *wanted, cli_session *out) {
     goto done;
   }
   /* The library's own choice; the list only gives it its id. */
-  status = clattn_context_create_default(NULL, &out->context, &error);
+  status = clattn_context_create_default(in_use, &out->context, &error);
   if (status == CLATTN_SUCCESS) {
     cl_context cl = NULL;
     status = clattn_context_handles(out->context, &cl, &out->device.device);

@@ -26,6 +26,8 @@ typedef struct cli_session {
   cl_command_queue queue; /* in order */
 } cli_session;
 
+/* What contexts of sessions are made with from now on; NULL: the library's defaults.  It must outlive the sessions. */
+void cli_session_use(const clattn_context_options *options);
 /* wanted: an id, or a number counting the whole list from 0; NULL: the library's own choice. */
 int cli_session_open(const char *wanted, cli_session *out);
 /* The same on one device of the list, quietly: for listing what is usable.  The error says why not. */

@@ -17,6 +17,7 @@ static const char help[] =
     "  clattn explain    show every step on matrices up to 8 x 8\n"
     "  clattn merge      put together attention that was computed over parts of the keys\n"
     "  clattn bench      measure attention on a device, as a percent of what the device can do\n"
+    "  clattn tune       measure which tiles of the kernels are fastest on a device\n"
     "  clattn compare    saved runs of the benchmark side by side\n"
     "  clattn embed      sentences as vectors, by a model of the BERT family\n"
     "  clattn view       what a model's heads look at in a sentence\n"
@@ -34,8 +35,9 @@ static const char help[] =
 static const struct {
   const char *name;
   int (*run)(int argc, char **argv);
-} commands[] = {{"devices", cli_devices}, {"run", cli_run},   {"explain", cli_explain}, {"merge", cli_merge},
-                {"embed", cli_embed},     {"view", cli_view}, {"bench", cli_bench},     {"compare", cli_compare}};
+} commands[] = {{"devices", cli_devices}, {"run", cli_run},         {"explain", cli_explain},
+                {"merge", cli_merge},     {"embed", cli_embed},     {"view", cli_view},
+                {"bench", cli_bench},     {"compare", cli_compare}, {"tune", cli_tune}};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int unknown(const char *word) {

@@ -14,6 +14,7 @@
 #include "picture.h"
 #include "report.h"
 #include "request.h"
+#include "setup.h"
 #include "verify.h"
 
 /* Four parts: compilers need not take longer literals. */
@@ -115,6 +116,8 @@ static const char help_rest[] =
     "how\n"
     "  --device ID         an id or number of 'clattn devices'; default: GPUs before accelerators before CPUs\n"
     "  --variant NAME      kernels to use, instead of the best that fits\n"
+    "  --tuning FILE       tiles of kernels that 'clattn tune' measured on this device\n"
+    "  --config TEXT       config_text of the library's context, \"forbid=fused;width=4\": see clattn.h\n"
     "  --workspace-cap N   scratch memory at most, in bytes or with K, M, G\n"
     "  --batch-invariant   a row's bits do not depend on the batch, or the other rows, around it\n"
     "\n"
@@ -161,6 +164,7 @@ enum { VERIFY_NOTHING, VERIFY_REFERENCE, VERIFY_DEVICE };
 typedef struct run_options {
   cli_request_options request;
   cli_files files;
+  cli_setup setup;
   const char *stage, *device, *variant, *cap, *q_labels, *k_labels, *heat, *verify_with;
   int explain, verify, json, heatmap; /* heatmap: in the terminal */
   /* From the texts above. */
@@ -225,6 +229,8 @@ enum {
   OPT_LAYOUT,
   OPT_DEVICE,
   OPT_VARIANT,
+  OPT_TUNING,
+  OPT_CONFIG,
   OPT_CAP,
   OPT_Q_LABELS,
   OPT_K_LABELS,
@@ -293,6 +299,8 @@ static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
                                       {"layout", required_argument, NULL, OPT_LAYOUT},
                                       {"device", required_argument, NULL, OPT_DEVICE},
                                       {"variant", required_argument, NULL, OPT_VARIANT},
+                                      {"tuning", required_argument, NULL, OPT_TUNING},
+                                      {"config", required_argument, NULL, OPT_CONFIG},
                                       {"workspace-cap", required_argument, NULL, OPT_CAP},
                                       {"q-labels", required_argument, NULL, OPT_Q_LABELS},
                                       {"k-labels", required_argument, NULL, OPT_K_LABELS},
@@ -334,6 +342,8 @@ static void take_option(int option, run_options *o) {
                 {OPT_STAGE, &o->stage},
                 {OPT_DEVICE, &o->device},
                 {OPT_VARIANT, &o->variant},
+                {OPT_TUNING, &o->setup.tuning},
+                {OPT_CONFIG, &o->setup.config},
                 {OPT_CAP, &o->cap},
                 {OPT_Q_LABELS, &o->q_labels},
                 {OPT_K_LABELS, &o->k_labels},
@@ -540,7 +550,7 @@ static int run(run_options *o) {
   if (code == CLI_OK && o->k_labels != NULL)
     code = cli_labels_load("k-labels", o->k_labels, problem->k_len, &k_labels);
   if (code == CLI_OK) {
-    const char *inputs[CLI_INPUTS + CLI_INTS + CLI_HOOK_SLOTS + 3] = {NULL};
+    const char *inputs[CLI_INPUTS + CLI_INTS + CLI_HOOK_SLOTS + 4] = {NULL};
     size_t n = 0;
     for (int i = 0; i < CLI_INPUTS; i++)
       inputs[n++] = request.input[i].path;
@@ -549,10 +559,13 @@ static int run(run_options *o) {
     for (int i = 0; i < request.hook.buffers; i++)
       inputs[n++] = request.hook.buffer[i].path;
     inputs[n++] = o->request.hook;
+    inputs[n++] = o->setup.tuning;
     inputs[n++] = o->q_labels != NULL && o->q_labels[0] == '@' ? o->q_labels + 1 : NULL;
     inputs[n++] = o->k_labels != NULL && o->k_labels[0] == '@' ? o->k_labels + 1 : NULL;
     code = cli_files_begin(&o->files, inputs, n);
   }
+  if (code == CLI_OK)
+    code = cli_setup_begin(&o->setup);
   if (code == CLI_OK)
     code = cli_session_open(o->device, &session);
   if (code == CLI_OK)
@@ -597,6 +610,7 @@ done:
     cli_pass_close(&session, &passes[i]);
   cli_buffers_release(&buffers);
   cli_session_close(&session);
+  cli_setup_end(&o->setup);
   cli_files_discard(&o->files);
   cli_labels_free(&q_labels);
   cli_labels_free(&k_labels);

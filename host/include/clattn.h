@@ -170,6 +170,11 @@ typedef struct clattn_context_options {
    */
   uint32_t allow_amx;
   uint32_t reserved[7];
+  /* Tiles that were measured on this device: the contents of a file that 'clattn tune' wrote.  The text may go when the
+   * call returns.  One of another device, driver or version of clattn is not used, which a warning of the log and the
+   * reason of each plan (clattn_plan_info.why) say; a text that is none is TEXT, with the line.  Tiles change results by
+   * rounding alone; batch-invariant problems keep the tile that they have without.  NULL: none. */
+  const char *tuning_text;
 } clattn_context_options;
 CLATTN_API void clattn_context_options_init(clattn_context_options *options);
 
@@ -506,6 +511,17 @@ CLATTN_API clattn_status clattn_supported(clattn_context *context, const clattn_
  * would pick there.  No OpenCL call.  Returns support->status; NULL_POINTER, STRUCT_SIZE. */
 CLATTN_API clattn_status clattn_supported_on(const clattn_device_info *device, const clattn_problem *problem,
                                              const char *variant, clattn_support *support);
+
+/* For programs that measure tiles, as 'clattn tune' does.  A tuning text is a head, lines of tiles, and comments (#).
+ * The head is the device's; clattn_tuning_candidate gives a line that tunes the problem and its like, for index 0, 1,
+ * ... one tile each that is worth a try, and none (*length 0) past the last: a context whose tuning_text is the head and
+ * that line has it.  variant as in plan options.  Lines end without a newline, the head with one.  Texts are written as
+ * by clattn_problem_format.  Errors of the candidate: those of clattn_supported; NOT_SUPPORTED where tiles are not
+ * tuned: batch-invariant problems, rotary embedding, similarities other than dot, the three-step pipeline on CPUs. */
+CLATTN_API clattn_status clattn_tuning_head(const clattn_context *context, char *text, size_t capacity, size_t *length);
+CLATTN_API clattn_status clattn_tuning_candidate(const clattn_context *context, const clattn_problem *problem,
+                                                 const char *variant, uint32_t index, char *text, size_t capacity,
+                                                 size_t *length, clattn_error *error);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * 5. Plans

@@ -48,6 +48,7 @@ void clattn_context_release(clattn_context *context) {
   clattni_programs_destroy(&context->programs);
   clReleaseDevice(context->device);
   clReleaseContext(context->cl);
+  clattni_free(&allocator, context->tuned);
   clattni_free(&allocator, context->config);
   clattni_free(&allocator, context);
 }
@@ -100,6 +101,19 @@ static clattn_status read_config(clattn_context *context, clattn_error *error) {
     at = end != NULL ? end + 1 : NULL;
   }
   return CLATTN_SUCCESS;
+}
+
+/* What was measured on another device, or with another driver, does no harm and no good: the application goes on without
+ * it, as it would after an update of its driver. */
+static clattn_status read_tuning(clattn_context *context, const char *text, clattn_error *error) {
+  const size_t bytes = clattni_tuning_lines(text) * sizeof(*context->tuned);
+  context->tuned = clattni_alloc(&context->allocator, bytes);
+  if (context->tuned == NULL)
+    return clattni_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no host memory for tuning_text");
+  const clattn_status status = clattni_tuning_parse(text, &context->info, context->tuned, &context->tuning, error);
+  if (status == CLATTN_SUCCESS && context->tuning.foreign[0] != 0)
+    clattni_context_log(context, CLATTN_LOG_WARNING, "tuning_text is not used: %s", context->tuning.foreign);
+  return status;
 }
 
 /* Whether the device is one of the context's: 1, 0, or an OpenCL error below 0. */
@@ -172,6 +186,11 @@ clattn_status clattn_context_create(cl_context cl, cl_device_id device, const cl
   status = clattni_device_query(device, &context->info, error);
   if (status != CLATTN_SUCCESS)
     goto fail;
+  if (options != NULL && options->tuning_text != NULL) {
+    status = read_tuning(context, options->tuning_text, error);
+    if (status != CLATTN_SUCCESS)
+      goto fail;
+  }
   status = clRetainContext(cl);
   if (status != CLATTN_SUCCESS) {
     clattni_fail(error, status, "clRetainContext failed: %s", clattn_status_text(status));
@@ -197,8 +216,10 @@ fail:
     clReleaseDevice(device);
   if (retained_context)
     clReleaseContext(cl);
-  if (context != NULL)
+  if (context != NULL) {
+    clattni_free(&allocator, context->tuned);
     clattni_free(&allocator, context->config);
+  }
   clattni_free(&allocator, context);
   return status;
 }

@@ -7,6 +7,7 @@
 #include "clattn.h"
 #include "memory.h"
 #include "program.h"
+#include "tuning.h"
 
 #define CLATTNI_MAX_CONFIG_FORBIDDEN 8
 
@@ -22,6 +23,8 @@ struct clattn_context {
   const char *variant;
   const char *forbidden[CLATTNI_MAX_CONFIG_FORBIDDEN];
   uint32_t forbidden_count;
+  clattni_tuned *tuned; /* what tuning.entries is */
+  clattni_tuning tuning;
   uint32_t width; /* lanes of the CPU families, forced; 0: as many as suit the device */
   clattni_programs programs;
 };

@@ -40,17 +40,26 @@ static clattn_status choose_by(clattni_request *request, const clattn_problem *p
   return clattni_select(request, choice, error);
 }
 
-static clattn_status choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
-                            uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
-                            clattn_error *error) {
+/* With the context's tuning, or another one (NULL: none). */
+static clattn_status choose_tuned(const clattn_context *context, const clattn_problem *problem, const char *variant,
+                                  uint64_t workspace_cap, const clattni_tuning *tuning, clattn_problem *resolved,
+                                  clattni_choice *choice, clattn_error *error) {
   clattni_request request = {.device = &context->info,
                              .variant = variant != NULL ? variant : context->variant,
                              .forbidden_count = context->forbidden_count,
                              .width = context->width,
+                             .tuning = tuning,
                              .workspace_cap = workspace_cap};
   for (uint32_t i = 0; i < context->forbidden_count; ++i)
     request.forbidden[i] = context->forbidden[i];
   return choose_by(&request, problem, resolved, choice, error);
+}
+
+static clattn_status choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
+                            uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
+                            clattn_error *error) {
+  return choose_tuned(context, problem, variant, workspace_cap, context->tuned != NULL ? &context->tuning : NULL,
+                      resolved, choice, error);
 }
 
 static clattn_status tell(const clattni_choice *choice, const clattn_error *error, clattn_support *support) {
@@ -97,6 +106,55 @@ clattn_status clattn_supported_on(const clattn_device_info *device, const clattn
   clattni_request request = {.device = device, .variant = variant};
   support->status = choose_by(&request, problem, &resolved, &choice, &error);
   return tell(&choice, &error, support);
+}
+
+static clattn_status start_text(const clattn_context *context, char *text, size_t capacity, size_t *length) {
+  if (length != NULL)
+    *length = 0;
+  if (text != NULL && capacity > 0)
+    text[0] = 0;
+  return context == NULL || (text == NULL && capacity > 0) ? CLATTN_ERROR_NULL_POINTER : CLATTN_SUCCESS;
+}
+
+clattn_status clattn_tuning_head(const clattn_context *context, char *text, size_t capacity, size_t *length) {
+  const clattn_status status = start_text(context, text, capacity, length);
+  if (status != CLATTN_SUCCESS)
+    return status;
+  const size_t whole = clattni_tuning_head(&context->info, text, capacity);
+  if (length != NULL)
+    *length = whole;
+  return whole < capacity ? CLATTN_SUCCESS : CLATTN_ERROR_BUFFER_TOO_SMALL;
+}
+
+clattn_status clattn_tuning_candidate(const clattn_context *context, const clattn_problem *problem, const char *variant,
+                                      uint32_t index, char *text, size_t capacity, size_t *length,
+                                      clattn_error *error) {
+  clattn_problem resolved;
+  clattni_choice usual, tried;
+  uint32_t fitting = 0;
+  clattni_clear(error);
+  clattn_status status = start_text(context, text, capacity, length);
+  if (status != CLATTN_SUCCESS || problem == NULL)
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "context, problem or text is NULL");
+  status = choose_tuned(context, problem, variant, 0, NULL, &resolved, &usual, error);
+  if (status != CLATTN_SUCCESS)
+    return status;
+  if (usual.tile.of.variant[0] == 0)
+    return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "variant %s has no tiles to tune for this problem",
+                        usual.variant->name);
+  clattni_tuned tuned = usual.tile;
+  const clattni_tuning tuning = {.entries = &tuned, .count = 1};
+  for (uint32_t i = 0; clattni_tile_candidate(&usual.tile.of, &usual.tile.tile, i, &tuned.tile); ++i) {
+    if (choose_tuned(context, problem, variant, 0, &tuning, &resolved, &tried, NULL) != CLATTN_SUCCESS ||
+        !tried.tuned || fitting++ != index)
+      continue; /* not one that the device takes, or not the one */
+    const size_t whole = clattni_tuning_line(&tuned, text, capacity);
+    if (length != NULL)
+      *length = whole;
+    return whole < capacity ? CLATTN_SUCCESS
+                            : clattni_fail(error, CLATTN_ERROR_BUFFER_TOO_SMALL, "the line takes %zu bytes", whole + 1);
+  }
+  return CLATTN_SUCCESS;
 }
 
 static clattn_status check_options(const clattn_plan_options *options, clattn_error *error) {

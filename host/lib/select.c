@@ -312,6 +312,30 @@ static int suits_few_rows(const clattn_problem *resolved, int64_t rows) {
          elements_side_by_side(resolved, CLATTNI_V);
 }
 
+/* Where a measured tile takes the place of the usual one.  Products that other kernels make, or prepare, were not
+ * measured.  A batch-invariant problem keeps its tile: keys are summed block by block, and what was measured for few rows
+ * may have other blocks than what was measured for many. */
+static void take_tuned(const clattni_request *request, clattni_choice *choice, int lanes, int rows,
+                       const clattni_tile *usual) {
+  const clattn_problem *problem = request->problem;
+  clattni_shape_class *of = &choice->tile.of;
+  choice->tile.tile = *usual;
+  if ((problem->flags & CLATTN_BATCH_INVARIANT) || problem->similarity != CLATTN_DOT ||
+      problem->rope != CLATTN_ROPE_NONE || (lanes > 0 && !choice->variant->fused))
+    return;
+  snprintf(of->variant, sizeof(of->variant), "%s", choice->variant->name);
+  of->lanes = lanes;
+  of->dim = dim_class(problem->qk_dim > problem->v_dim ? problem->qk_dim : problem->v_dim);
+  of->rows = rows;
+  of->causal = problem->causal != 0;
+  of->k = problem->k.dtype;
+  of->v = problem->v.dtype;
+  const clattni_tile *tuned = clattni_tuning_find(request->tuning, of);
+  choice->tuned = tuned != NULL;
+  if (tuned != NULL)
+    choice->tile.tile = *tuned;
+}
+
 /* Register blocks that fill the registers of a vector width: 32 registers with 512 bits, 16 below. */
 static void choose_lanes(const clattni_request *request, clattni_choice *choice) {
   const int64_t qk_dim = request->problem->qk_dim, v_dim = request->problem->v_dim;
@@ -324,14 +348,20 @@ static void choose_lanes(const clattni_request *request, clattni_choice *choice)
   const int vectors = fused ? choose_vectors(rows, lanes) : 3;
   const int few = fused && vectors == 1 && suits_few_rows(request->problem, rows);
   const int keys = lanes == 16 || vectors == 1 ? 8 : 4;
-  choice->rows = lanes * vectors;
-  choice->key_multiple = keys;
-  choice->keys_per_chunk = fused ? CLATTN_KEY_BLOCK : CLATTN_CHUNK_KEYS;
+  const int short_rows = few ? CLATTNI_ROWS_FEW : vectors;
+  take_tuned(request, choice, lanes, rows == INT32_MAX ? CLATTNI_ROWS_MANY : short_rows,
+             &(clattni_tile){.vectors = vectors, .keys = keys, .dims = keys, .block = CLATTN_KEY_BLOCK});
+  const clattni_tile *tile = &choice->tile.tile;
+  choice->rows = lanes * tile->vectors;
+  choice->key_multiple = tile->keys;
+  choice->keys_per_chunk = fused ? tile->block : CLATTN_CHUNK_KEYS;
   choice->dim_chunk = fused ? dim : 256;
   choice->gx = choice->gy = 1;
-  snprintf(choice->options, sizeof(choice->options),
-           "-DCLATTN_LANES=%d -DCLATTN_MQ=%d -DCLATTN_NK=%d -DCLATTN_ND=%d -DCLATTN_DIM=%d%s", lanes, vectors, keys,
-           keys, dim, few ? " -DCLATTN_FEW=1" : "");
+  const int length = snprintf(choice->options, sizeof(choice->options),
+                              "-DCLATTN_LANES=%d -DCLATTN_MQ=%d -DCLATTN_NK=%d -DCLATTN_ND=%d -DCLATTN_DIM=%d%s", lanes,
+                              tile->vectors, tile->keys, tile->dims, dim, few ? " -DCLATTN_FEW=1" : "");
+  if (tile->block != CLATTN_KEY_BLOCK)
+    snprintf(choice->options + length, sizeof(choice->options) - (size_t)length, " -DCLATTN_KEY_BLOCK=%d", tile->block);
 }
 
 /* Bytes of local memory that a work-group of gx * gy items declares: kernels/group_tile.cl.h, three_step.cl and
@@ -350,16 +380,26 @@ static uint64_t tile_local_bytes(int gx, int gy, int fused, const clattn_problem
 }
 
 static int choose_tiles(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
-  static const int groups[2][2] = {{16, 8}, {8, 4}};
+  static const clattni_tile usual[2] = {{.gx = 16, .gy = 8}, {.gx = 8, .gy = 4}};
   const clattn_device_info *device = request->device;
   const int fused = choice->variant->fused;
+  const int64_t rows = request->problem->q_len;
   uint64_t local = 0;
-  for (int i = 0; i < 2; ++i) {
-    const int gx = groups[i][0], gy = groups[i][1];
+  take_tuned(request, choice, 0,
+             rows <= 8    ? CLATTNI_ROWS_FEW
+             : rows < 128 ? CLATTNI_ROWS_SOME
+                          : CLATTNI_ROWS_MANY,
+             &usual[0]);
+  for (int i = choice->tuned ? -1 : 0; i < 2; ++i) { /* the device may not take what another program measured */
+    const clattni_tile *tile = i < 0 ? &choice->tile.tile : &usual[i];
+    const int gx = tile->gx, gy = tile->gy;
     const int per_item = request->problem->v_dim > 4 * gx ? 8 : 4; /* value elements of a row */
     local = tile_local_bytes(gx, gy, fused, request->problem);
-    if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < local)
+    if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < local) {
+      choice->tuned = 0;
       continue;
+    }
+    choice->tile.tile = *tile;
     choice->rows = 8 * gy;
     choice->pack = choose_pack(request->problem, fused, choice->rows);
     choice->key_multiple = 16;
@@ -374,7 +414,7 @@ static int choose_tiles(const clattni_request *request, clattni_choice *choice, 
   }
   clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
                "variant %s needs work-groups of %d items and %llu bytes of local memory; the device has %u and %llu",
-               choice->variant->name, groups[1][0] * groups[1][1], (unsigned long long)local, device->max_work_group,
+               choice->variant->name, usual[1].gx * usual[1].gy, (unsigned long long)local, device->max_work_group,
                (unsigned long long)device->local_bytes);
   return 0;
 }
@@ -531,6 +571,21 @@ static void name_variants(char *names, size_t capacity) {
   }
 }
 
+/* The reason says where the tile is from, if there is a tuning at all. */
+static void add_tile(const clattni_request *request, clattni_choice *choice) {
+  const size_t length = strlen(choice->why), room = sizeof(choice->why) - length;
+  char words[96];
+  if (request->tuning == NULL)
+    return;
+  clattni_tile_words(&choice->tile.tile, words, sizeof(words));
+  if (choice->tuned)
+    snprintf(choice->why + length, room, "; tuned: %s", words);
+  else if (request->tuning->foreign[0] != 0)
+    snprintf(choice->why + length, room, "; not tuned: of the tuning %.100s", request->tuning->foreign);
+  else
+    snprintf(choice->why + length, room, "; not tuned");
+}
+
 clattn_status clattni_select(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
   const uint32_t count = (uint32_t)(sizeof(variants) / sizeof(variants[0]));
   clattn_status first = CLATTN_SUCCESS;
@@ -546,8 +601,10 @@ clattn_status clattni_select(const clattni_request *request, clattni_choice *cho
       if (strcmp(variants[i].name, request->variant) != 0)
         continue;
       const clattn_status status = try_variant(request, &variants[i], choice, error);
-      if (status == CLATTN_SUCCESS)
+      if (status == CLATTN_SUCCESS) {
         snprintf(choice->why, sizeof(choice->why), "%s: asked for by name", variants[i].name);
+        add_tile(request, choice);
+      }
       return status;
     }
     char names[256];
@@ -564,6 +621,7 @@ clattn_status clattni_select(const clattni_request *request, clattni_choice *cho
       snprintf(choice->why, sizeof(choice->why), "%s: the first variant of the table that suits %s%s%.120s",
                variants[i].name, (request->device->type & CL_DEVICE_TYPE_CPU) != 0 ? "a CPU device" : "this device",
                first != CLATTN_SUCCESS ? " and takes the problem; " : "", skipped.message);
+      add_tile(request, choice);
       return status;
     }
     if (first == CLATTN_SUCCESS)

@@ -6,6 +6,7 @@
 
 #include "clattn.h"
 #include "problem.h"
+#include "tuning.h"
 
 /* Kernels of a variant, in launch order. */
 typedef enum clattni_entry {
@@ -77,8 +78,9 @@ typedef struct clattni_request {
   const char *variant;                          /* forced, or NULL */
   const char *forbidden[CLATTNI_MAX_FORBIDDEN]; /* names or families */
   uint32_t forbidden_count;
-  uint32_t width;         /* lanes of the CPU families: 4, 8 or 16; 0: as many as suit the device */
-  uint64_t workspace_cap; /* 0: a default that suits the device */
+  uint32_t width;               /* lanes of the CPU families: 4, 8 or 16; 0: as many as suit the device */
+  const clattni_tuning *tuning; /* tiles that were measured on the device; NULL: none */
+  uint64_t workspace_cap;       /* 0: a default that suits the device */
 } clattni_request;
 
 typedef struct clattni_choice {
@@ -90,6 +92,9 @@ typedef struct clattni_choice {
   int32_t dim_chunk;      /* value elements that one work-group of `weighted_sum` does */
   int32_t gx, gy;         /* work-group of the tile shape */
   uint64_t workspace_bytes;
+  clattni_tuned
+      tile;  /* the tile, and the class of problems that it is for; without a variant's name: it can't be tuned */
+  int tuned; /* 1: the tile is from the request's tuning */
   char options[400]; /* compiler options */
   char why[256];
 } clattni_choice;
