@@ -65,6 +65,29 @@ static clattn_status act_default_context(attempt *a) {
   return status;
 }
 
+static char tuning[2048];
+
+static void prepare_tuning(attempt *a) {
+  static const char line[] = "tile flash-cpu-vector width=8 dim=64 rows=many causal=0 k=f32 v=f32 : vectors=2 keys=8 "
+                             "dims=8 block=128\n";
+  size_t length = 0;
+  prepare_context(a);
+  assert_int_equal(clattn_tuning_head(a->context, tuning, sizeof tuning - sizeof line, &length), CLATTN_SUCCESS);
+  memcpy(tuning + length, line, sizeof line);
+  clattn_context_release(a->context);
+  a->context = NULL;
+}
+
+static clattn_status act_tuned_context(attempt *a) {
+  clattn_context_options options = a->options;
+  options.config_text = "width=8;forbid=matrix";
+  options.tuning_text = tuning;
+  a->made = (clattn_context *)(void *)a;
+  const clattn_status status = clattn_context_create(a->rig->cl, a->rig->device[0], &options, &a->made, &a->error);
+  assert_true((status == CLATTN_SUCCESS) == (a->made != NULL));
+  return status;
+}
+
 static void disarm_context(attempt *a) {
   clattn_context_release(a->made);
   a->made = NULL;
@@ -224,6 +247,8 @@ static clattn_status act_release(attempt *a) {
 static const operation operations[] = {
     CONTEXT_OPERATION("context_create", act_context),
     CONTEXT_OPERATION("context_create_default", act_default_context),
+    {"context_create, config and tuning", prepare_tuning, nothing, act_tuned_context, disarm_context, nothing, 0, 0, 0,
+     NULL},
     PLAN_OPERATION("plan_create", JOB_PLAIN),
     PLAN_OPERATION("plan_create, all fields", JOB_ALL),
     PLAN_OPERATION("plan_create, packed and paged", JOB_ALL | JOB_PACKED | JOB_PAGED),
