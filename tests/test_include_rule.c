@@ -18,6 +18,8 @@ typedef struct rule {
 static const rule rules[] = {
     {"os", ""},
     {"memory", ""},
+    {"hash", ""},
+    {"cache", "os memory hash"},
     {"status", ""},
     {"dtype", ""},
     {"problem", "os status dtype"},
@@ -27,12 +29,13 @@ static const rule rules[] = {
     {"select", "problem device tuning"},
     {"launch", "select"},
     {"hook", "status memory"},
-    {"program", "os memory device hook"},
+    {"program", "cache device hook"},
     {"context", "program tuning"},
     {"plan", "select program context"},
     {"place", "context"},
     {"enqueue", "launch plan place"},
     {"merge", "place"},
+    {"prebuild", "enqueue"},
     {"self", "enqueue"}, /* self_test.c */
 };
 enum { NUM_RULES = sizeof rules / sizeof rules[0] };
@@ -42,7 +45,7 @@ static const char c_headers[] = "assert.h ctype.h errno.h float.h inttypes.h lim
 static const char public_headers[] = "clattn.h clattn_ref.h clattn_nn.h";
 /* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, convert.h, device.h and pictures. */
 static const char test_headers[] =
-    "status.h dtype.h os.h problem_internal.h problem.h select.h tuning.h launch.h hook.h npy.h "
+    "status.h dtype.h os.h hash.h problem_internal.h problem.h select.h tuning.h launch.h hook.h npy.h "
     "convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h picture.h "
     "picture_back.h picture_colour.h picture_layout.h picture_unicode.h heatmap.h";
 

@@ -160,10 +160,23 @@ typedef struct clattn_context_options {
    * are slow; other variants refuse then).  A kill switch that the application may feed from where it likes.  Unknown
    * keys are CLATTN_ERROR_TEXT here, unknown names when a plan is made.  NULL: none. */
   const char *config_text;
-  /* Disk cache of built kernels: a folder, or get/put callbacks.  NULL: off.  Not supported yet. */
+  /* Disk cache of built kernels and of the self-test's verdicts: a folder, or both functions.  NULL: off.
+   *
+   * An entry is found by kernel and hook sources, compiler options, platform, device, driver and clattn's release, and
+   * holds a checksum: an entry that is damaged or another's, or a binary that the driver refuses, is a warning in the log
+   * and a build from source, never an error.  Kernels are code that runs: the folder is made for this user alone (its
+   * parent must be there), and a folder or file that others may write to, or that is neither this user's nor the
+   * administrator's, is not used (a warning, and no cache).  Any number of processes may share it; it may be deleted at any
+   * time, and is never cleaned up.
+   *
+   * Most drivers' kernels are kept as soon as they are built.  PoCL compiles a kernel at its first launch, and all of a
+   * program once more (a second or two) when it is asked for them: there they are kept by clattn_prebuild, and when the
+   * context goes. */
   const char *cache_folder;
-  size_t (*cache_get)(void *user, const char *key, void *data,
-                      size_t capacity); /* returns the entry's size, 0 = none */
+  /* get copies at most capacity bytes of an entry to data and returns the entry's whole size, 0 = none; put keeps one
+   * in the place of an older one.  The key is 64 hexadecimal digits.  Called from any thread that makes plans, merges,
+   * prebuilds, tests or releases a context, from several at once, and with no lock held. */
+  size_t (*cache_get)(void *user, const char *key, void *data, size_t capacity);
   void (*cache_put)(void *user, const char *key, const void *data, size_t bytes);
   void *cache_user;
   /* 1: clattn may ask the operating system for AMX tile registers (it changes the whole process).  Not supported yet.
@@ -559,18 +572,24 @@ typedef struct clattn_plan_info {
   uint32_t tile_q, tile_k;  /* rows and keys of a tile */
   uint32_t splits;          /* parts of the key axis */
   uint32_t row_blocks;      /* rounds that the workspace is reused for */
-  uint32_t reserved;
+  uint32_t from_cache;      /* 1: the kernels came from the disk cache */
   uint64_t
       pairs; /* kept (query, key) pairs at the upper bounds, every rule but mask contents, bias and lengths counted */
   uint64_t flops;       /* 2 * pairs * (qk_dim + v_dim) */
   uint64_t bytes;       /* inputs read and outputs written once */
-  double build_seconds; /* spent on building kernels for this plan; 0 when they were there */
+  double build_seconds; /* spent on building or loading kernels for this plan; 0 when they were there */
 } clattn_plan_info;
 CLATTN_API void clattn_plan_info_init(clattn_plan_info *info);
 CLATTN_API clattn_status clattn_plan_get_info(const clattn_plan *plan, clattn_plan_info *info);
 
-/* Builds what the problems need, for load time.  Some drivers (PoCL) compile a kernel again at its first launch: run
- * a plan once to be rid of that too.  progress (may be NULL) returns 0 to stop.  The first error ends it. */
+/* Builds the programs that plans for these problems need, for load time, and keeps them in the disk cache if there is
+ * one.  On a driver that compiles kernels at their first launch (PoCL) it launches them once, on one row and one key, with
+ * a queue and buffers of its own, and waits; if that can't be done (memory), your first launch compiles.  problems:
+ * count of them, as for clattn_plan_create with no options; variants are selected as there.  progress (may be NULL) is
+ * called after each problem, on this thread with no lock held, and returns 0 to stop: that is success, what was built
+ * stays, and PoCL's programs are kept when the context goes.  With count 0 it only keeps what was launched before.  Safe
+ * from any thread, also beside plans of the same problems, which wait for their program.  Errors: NULL_POINTER, and
+ * clattn_plan_create's for the first problem that fails, which ends it. */
 CLATTN_API clattn_status clattn_prebuild(clattn_context *context, const clattn_problem *problems, size_t count,
                                          int (*progress)(void *user, size_t done, size_t count), void *user,
                                          clattn_error *error);
@@ -735,7 +754,8 @@ CLATTN_API clattn_status clattn_alibi_slopes(int64_t heads, float *slopes);
 /* Runs every variant that this device takes on small problems whose results the library holds (masked rows, -inf and
  * 1e30 among the scores), and compares.  For drivers that build kernels, run them and compute wrong numbers.  Blocks;
  * makes a queue and buffers of its own.  SELF_TEST with the variant, the case and the numbers in the message; what
- * building and running can return.  error may be NULL. */
+ * building and running can return.  With a disk cache verdicts are kept there, failures with their message, and what has
+ * one for the same kernels, device and driver does not run again.  error may be NULL. */
 CLATTN_API clattn_status clattn_self_test(clattn_context *context, clattn_error *error);
 
 /* Hooks: the caller's OpenCL C, compiled into kernels, which sees

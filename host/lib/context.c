@@ -45,7 +45,9 @@ void clattn_context_release(clattn_context *context) {
   if (context == NULL || atomic_fetch_sub(&context->references, 1) != 1)
     return;
   const clattni_allocator allocator = context->allocator;
+  clattni_programs_store(&context->programs);
   clattni_programs_destroy(&context->programs);
+  clattni_cache_destroy(&context->cache);
   clReleaseDevice(context->device);
   clReleaseContext(context->cl);
   clattni_free(&allocator, context->tuned);
@@ -64,9 +66,11 @@ static clattn_status check_options(const clattn_context_options *options, clattn
                           options->reserved[i]);
   if ((options->alloc_fn == NULL) != (options->free_fn == NULL))
     return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "alloc_fn and free_fn: give both or none");
-  if (options->cache_folder != NULL || options->cache_get != NULL || options->cache_put != NULL)
-    return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED,
-                        "cache_folder, cache_get and cache_put are not supported yet");
+  if ((options->cache_get == NULL) != (options->cache_put == NULL))
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "cache_get and cache_put: give both or none");
+  if (options->cache_folder != NULL && options->cache_get != NULL)
+    return clattni_fail(error, CLATTN_ERROR_VALUE,
+                        "cache_folder and cache_get are both given: the cache is one of them");
   if (options->allow_amx != 0)
     return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "allow_amx is not supported yet");
   return CLATTN_SUCCESS;
@@ -203,7 +207,8 @@ clattn_status clattn_context_create(cl_context cl, cl_device_id device, const cl
     goto fail;
   }
   retained_device = 1;
-  status = clattni_programs_init(&context->programs, cl, device, &context->allocator);
+  clattni_cache_init(&context->cache, options, &context->allocator);
+  status = clattni_programs_init(&context->programs, cl, device, &context->cache, &context->allocator);
   if (status != CLATTN_SUCCESS) {
     clattni_fail(error, status, "no memory for a mutex");
     goto fail;
@@ -218,6 +223,7 @@ fail:
     clReleaseContext(cl);
   if (context != NULL) {
     clattni_free(&allocator, context->tuned);
+    clattni_cache_destroy(&context->cache);
     clattni_free(&allocator, context->config);
   }
   clattni_free(&allocator, context);

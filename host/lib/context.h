@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "cache.h"
 #include "clattn.h"
 #include "memory.h"
 #include "program.h"
@@ -26,6 +27,7 @@ struct clattn_context {
   clattni_tuned *tuned; /* what tuning.entries is */
   clattni_tuning tuning;
   uint32_t width; /* lanes of the CPU families, forced; 0: as many as suit the device */
+  clattni_cache cache;
   clattni_programs programs;
 };
 

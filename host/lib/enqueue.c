@@ -232,6 +232,8 @@ clattn_status clattn_enqueue(const clattn_plan *plan, cl_command_queue queue, co
     goto done;
   }
   status = emit(plan, queue, &checked, set, workspace, num_events, wait_list, event);
+  if (status == CLATTN_SUCCESS)
+    clattni_program_launched(plan->program);
 
 done:
   clattni_program_return(plan->program, set);

@@ -225,6 +225,8 @@ clattn_status clattn_merge(clattn_context *context, cl_command_queue queue, cons
   if (code == CL_SUCCESS)
     code = clEnqueueNDRangeKernel(queue, set->kernel[0], 1, NULL, &dealt.global, &dealt.local, num_events, wait_list,
                                   event);
+  if (code == CL_SUCCESS)
+    clattni_program_launched(program);
   clattni_program_return(program, set);
   return code == CL_SUCCESS
              ? CLATTN_SUCCESS

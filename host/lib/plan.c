@@ -55,9 +55,9 @@ static clattn_status choose_tuned(const clattn_context *context, const clattn_pr
   return choose_by(&request, problem, resolved, choice, error);
 }
 
-static clattn_status choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
-                            uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
-                            clattn_error *error) {
+clattn_status clattni_plan_choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
+                                  uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
+                                  clattn_error *error) {
   return choose_tuned(context, problem, variant, workspace_cap, context->tuned != NULL ? &context->tuning : NULL,
                       resolved, choice, error);
 }
@@ -83,7 +83,7 @@ clattn_status clattn_supported(clattn_context *context, const clattn_problem *pr
     return CLATTN_ERROR_STRUCT_SIZE;
   clattn_support_init(support);
   clattn_error_init(&error);
-  support->status = choose(context, problem, variant, 0, &resolved, &choice, &error);
+  support->status = clattni_plan_choose(context, problem, variant, 0, &resolved, &choice, &error);
   if (support->status == CLATTN_SUCCESS &&
       clattni_program_refused(&context->programs, choice.variant->file, choice.options, problem->hook))
     support->status =
@@ -192,8 +192,8 @@ clattn_status clattn_plan_create(clattn_context *context, const clattn_problem *
     return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "context is NULL");
   clattn_status status = options != NULL ? check_options(options, error) : CLATTN_SUCCESS;
   if (status == CLATTN_SUCCESS)
-    status = choose(context, problem, options != NULL ? options->variant : NULL,
-                    options != NULL ? options->workspace_cap : 0, &resolved, &choice, error);
+    status = clattni_plan_choose(context, problem, options != NULL ? options->variant : NULL,
+                                 options != NULL ? options->workspace_cap : 0, &resolved, &choice, error);
   if (status == CLATTN_SUCCESS) {
     for (int i = 0; i < CLATTNI_ENTRIES; ++i)
       names[i] = choice.variant->kernels[i].name;
@@ -297,22 +297,6 @@ clattn_status clattn_plan_get_info(const clattn_plan *plan, clattn_plan_info *in
     if (clattni_slot_used(problem, (clattni_slot)slot))
       info->bytes += tensor_bytes(problem, &bounds, (clattni_slot)slot);
   info->build_seconds = plan->build_seconds;
-  return CLATTN_SUCCESS;
-}
-
-clattn_status clattn_prebuild(clattn_context *context, const clattn_problem *problems, size_t count,
-                              int (*progress)(void *user, size_t done, size_t count), void *user, clattn_error *error) {
-  clattni_clear(error);
-  if (context == NULL || (problems == NULL && count > 0))
-    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "%s is NULL", context == NULL ? "context" : "problems");
-  for (size_t i = 0; i < count; ++i) {
-    clattn_plan *plan = NULL;
-    const clattn_status status = clattn_plan_create(context, &problems[i], NULL, &plan, error);
-    clattn_plan_release(plan);
-    if (status != CLATTN_SUCCESS)
-      return status;
-    if (progress != NULL && progress(user, i + 1, count) == 0)
-      break;
-  }
+  info->from_cache = (uint32_t)clattni_program_from_cache(plan->program);
   return CLATTN_SUCCESS;
 }

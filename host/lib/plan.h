@@ -20,4 +20,9 @@ struct clattn_plan {
   _Atomic(char *) line; /* the problem line, written when somebody first asks: it takes as long as all the rest */
 };
 
+/* What clattn_plan_create would take; no OpenCL call. */
+clattn_status clattni_plan_choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
+                                  uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
+                                  clattn_error *error);
+
 #endif

@@ -397,6 +397,7 @@ typedef struct bench {
   cl_command_queue queue;
   cl_mem buffer[CLATTNI_SLOTS];
   float results[1024]; /* of one output */
+  int buffers;         /* 1: they are made for this case */
   uint32_t runs;
   clattn_support refusal; /* the last variant that did not take a case */
 } bench;
@@ -502,10 +503,74 @@ static const float *held_values(const clattni_self_test_case *of, uint32_t index
   return golden[index].values;
 }
 
-static clattn_status run_variants(bench *on, const clattni_self_test_case *of, const float *held, cl_context cl,
-                                  clattn_error *error) {
+/* What a verdict is kept under in the disk cache, for clattni_free; NULL if there is none.  Beside the program the case
+ * counts, with the values that it is held against. */
+static char *verdict_key(const bench *on, const clattni_self_test_case *of, const char *variant, const float *held,
+                         size_t values) {
+  const clattni_allocator *allocator = &on->context->allocator;
+  static const char format[] = "self-test of %s: %s\nvalues: %s\n%s";
+  clattn_problem resolved;
+  clattni_choice choice;
+  clattn_error error;
+  clattni_hash hash;
+  unsigned char digest[CLATTNI_HASH_BYTES];
+  char text[CLATTNI_HASH_TEXT], *key = NULL;
+  clattn_error_init(&error);
+  if (clattni_plan_choose(on->context, &of->problem, variant, 0, &resolved, &choice, &error) != CLATTN_SUCCESS)
+    return NULL;
+  char *program = clattni_program_key(&on->context->programs, choice.variant->file, choice.options, NULL);
+  if (program == NULL)
+    return NULL;
+  clattni_hash_begin(&hash);
+  clattni_hash_add(&hash, held, values * sizeof(*held));
+  clattni_hash_end(&hash, digest);
+  clattni_hash_text(digest, text);
+  const size_t room = sizeof(format) + strlen(variant) + strlen(of->row->problem) + sizeof(text) + strlen(program);
+  key = clattni_alloc(allocator, room);
+  if (key != NULL)
+    snprintf(key, room, format, variant, of->row->problem, text, program);
+  clattni_free(allocator, program);
+  return key;
+}
+
+/* The verdict kept under a key: 1 if there is one.  It is a message, empty for a pass. */
+static int known_verdict(const bench *on, const char *key, clattn_status *status, clattn_error *error) {
+  const unsigned char *message = NULL;
+  size_t length = 0;
+  void *entry = key != NULL ? clattni_cache_load(&on->context->cache, key, &message, &length) : NULL;
+  if (entry == NULL)
+    return 0;
+  *status = length == 0 ? CLATTN_SUCCESS
+                        : clattni_fail(error, CLATTN_ERROR_SELF_TEST, "%.*s", (int)length, (const char *)message);
+  clattni_free(&on->context->allocator, entry);
+  return 1;
+}
+
+/* Runs a variant, unless its verdict is known.  Only numbers make a verdict: memory may be there the next time. */
+static clattn_status judge_variant(bench *on, const clattni_self_test_case *of, const char *variant, const float *held,
+                                   size_t values, cl_context cl, clattn_error *error) {
+  const clattni_cache *cache = &on->context->cache;
+  clattn_status status = CLATTN_SUCCESS;
+  char *key = verdict_key(on, of, variant, held, values);
+  if (!known_verdict(on, key, &status, error)) {
+    if (!on->buffers)
+      status = make_buffers(on, of, cl, error);
+    on->buffers = 1;
+    if (status == CLATTN_SUCCESS)
+      status = run_variant(on, of, variant, held, error);
+    if (key != NULL && status == CLATTN_SUCCESS)
+      clattni_cache_store(cache, key, "", 0);
+    else if (key != NULL && status == CLATTN_ERROR_SELF_TEST)
+      clattni_cache_store(cache, key, error->message, strlen(error->message));
+  }
+  clattni_free(&on->context->allocator, key);
+  return status;
+}
+
+static clattn_status run_variants(bench *on, const clattni_self_test_case *of, const float *held, size_t values,
+                                  cl_context cl, clattn_error *error) {
   const char *variant;
-  clattn_status status = make_buffers(on, of, cl, error);
+  clattn_status status = CLATTN_SUCCESS;
   for (uint32_t i = 0; status == CLATTN_SUCCESS && (variant = clattn_variant_name(i)) != NULL; ++i) {
     clattn_support support;
     clattn_support_init(&support);
@@ -513,7 +578,7 @@ static clattn_status run_variants(bench *on, const clattni_self_test_case *of, c
       on->refusal = support;
       continue;
     }
-    status = run_variant(on, of, variant, held, error);
+    status = judge_variant(on, of, variant, held, values, cl, error);
     on->runs++;
   }
   return status;
@@ -525,7 +590,7 @@ static clattn_status run_case(bench *on, uint32_t index, cl_context cl, clattn_e
   clattn_status status = clattni_self_test_make(index, allocator, &of, error);
   const float *held = status == CLATTN_SUCCESS ? held_values(&of, index) : NULL;
   if (held != NULL)
-    status = run_variants(on, &of, held, cl, error);
+    status = run_variants(on, &of, held, golden[index].count, cl, error);
   else if (status == CLATTN_SUCCESS)
     status = clattni_fail(error, CLATTN_ERROR_INTERNAL, "self-test: the values held for case \"%s\" are another one's",
                           of.row->name);
@@ -534,6 +599,7 @@ static clattn_status run_case(bench *on, uint32_t index, cl_context cl, clattn_e
       clReleaseMemObject(on->buffer[slot]);
     on->buffer[slot] = NULL;
   }
+  on->buffers = 0;
   clattni_self_test_free(allocator, &of);
   return status;
 }
@@ -542,6 +608,10 @@ clattn_status clattn_self_test(clattn_context *context, clattn_error *error) {
   clattn_status status = CLATTN_SUCCESS;
   cl_int code = CL_SUCCESS;
   bench on;
+  clattn_error own;
+  clattn_error_init(&own);
+  if (error == NULL || error->struct_size != sizeof(*error))
+    error = &own; /* the cache wants the message too */
   clattni_clear(error);
   if (context == NULL)
     return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "context is NULL");
