@@ -40,6 +40,7 @@ int cli_view(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_tune(int argc, char **argv);
 int cli_compare(int argc, char **argv);
+int cli_warm(int argc, char **argv);
 
 /* ---- process ---- */
 

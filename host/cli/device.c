@@ -146,6 +146,28 @@ void cli_session_use(const clattn_context_options *options) {
   in_use = options;
 }
 
+static const char *cache_folder;
+
+void cli_cache_use(const char *folder) {
+  cache_folder = folder;
+}
+
+static void tell_warning(void *user, int level, const char *line) {
+  (void)user;
+  if (level == CLATTN_LOG_WARNING)
+    fprintf(stderr, "clattn: %s\n", line);
+}
+
+static void session_options(clattn_context_options *options) {
+  if (in_use != NULL)
+    *options = *in_use;
+  else
+    clattn_context_options_init(options);
+  options->cache_folder = cache_folder;
+  if (cache_folder != NULL)
+    options->log_fn = tell_warning;
+}
+
 static clattn_status finish_session(cli_session *session) {
   cl_int status = CL_SUCCESS;
   session->info.struct_size = sizeof session->info;
@@ -158,12 +180,14 @@ static clattn_status finish_session(cli_session *session) {
 
 clattn_status cli_session_try(const cli_device *device, cli_session *out, clattn_error *error) {
   const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)device->platform, 0};
+  clattn_context_options options;
   cl_int status = CL_SUCCESS;
   memset(out, 0, sizeof *out);
+  session_options(&options);
   out->device = *device;
   out->cl = clCreateContext(properties, 1, &device->device, NULL, NULL, &status);
   if (status == CL_SUCCESS)
-    status = clattn_context_create(out->cl, device->device, in_use, &out->context, error);
+    status = clattn_context_create(out->cl, device->device, &options, &out->context, error);
   if (status == CL_SUCCESS)
     status = finish_session(out);
   if (status != CL_SUCCESS)
@@ -174,9 +198,11 @@ clattn_status cli_session_try(const cli_device *device, cli_session *out, clattn
 int cli_session_open(const char *wanted, cli_session *out) {
   cli_device *list = NULL;
   size_t count = 0, found;
+  clattn_context_options options;
   clattn_error error;
   clattn_status status;
   memset(out, 0, sizeof *out);
+  session_options(&options);
   int code = cli_error_init(&error);
   if (code == CLI_OK)
     code = cli_device_list(&list, &count);
@@ -202,7 +228,7 @@ int cli_session_open(const char *wanted, cli_session *out) {
     goto done;
   }
   /* The library's own choice; the list only gives it its id. */
-  status = clattn_context_create_default(in_use, &out->context, &error);
+  status = clattn_context_create_default(&options, &out->context, &error);
   if (status == CLATTN_SUCCESS) {
     cl_context cl = NULL;
     status = clattn_context_handles(out->context, &cl, &out->device.device);

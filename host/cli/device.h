@@ -28,6 +28,10 @@ typedef struct cli_session {
 
 /* What contexts of sessions are made with from now on; NULL: the library's defaults.  It must outlive the sessions. */
 void cli_session_use(const clattn_context_options *options);
+/* The folder that sessions opened from now on keep built kernels in; NULL, as at the start: none.  What is wrong with
+ * it is told on stderr and costs no more than building again.  The text must stay. */
+void cli_cache_use(const char *folder);
+
 /* wanted: an id, or a number counting the whole list from 0; NULL: the library's own choice. */
 int cli_session_open(const char *wanted, cli_session *out);
 /* The same on one device of the list, quietly: for listing what is usable.  The error says why not. */

@@ -12,7 +12,7 @@
 #include "options.h"
 
 static const char help[] =
-    "usage: clattn devices [--json] [--require TEXT] [--self-test]\n"
+    "usage: clattn devices [--json] [--require TEXT] [--self-test [--cache FOLDER]]\n"
     "\n"
     "Lists the OpenCL devices with the ids that --device takes, the facts that the choice of kernels uses, and the\n"
     "variants that run there (on a small fp32 problem; the first is the one that would be picked).\n"
@@ -20,6 +20,7 @@ static const char help[] =
     "  --json          for programs\n"
     "  --require TEXT  only devices whose id, name or vendor contains TEXT, whatever the case\n"
     "  --self-test     run every variant on small problems with known results; takes as long as building the kernels\n"
+    "  --cache FOLDER  keep the self-test's verdicts and the kernels there: what has a verdict does not run again\n"
     "  --help          this text\n"
     "\n"
     "Exit code: 0; 1 when a self-test fails; 3 when no usable device is there or none matches TEXT.\n"
@@ -163,12 +164,11 @@ static cJSON *add_device(cJSON *array, const cli_device *device, const cli_sessi
 }
 
 int cli_devices(int argc, char **argv) {
-  static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
-                                        {"require", required_argument, NULL, 'r'},
-                                        {"self-test", no_argument, NULL, 's'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
-  const char *require = NULL;
+  static const struct option longs[] = {
+      {"json", no_argument, NULL, 'j'},      {"require", required_argument, NULL, 'r'},
+      {"self-test", no_argument, NULL, 's'}, {"cache", required_argument, NULL, 'c'},
+      {"help", no_argument, NULL, 'h'},      {NULL, 0, NULL, 0}};
+  const char *require = NULL, *cache = NULL;
   int json = 0, tested = 0, failed = CLI_OK, option, code;
   size_t count = 0, usable = 0;
   cli_device *list = NULL;
@@ -180,11 +180,16 @@ int cli_devices(int argc, char **argv) {
       require = optarg;
     else if (option == 's')
       tested = 1;
+    else if (option == 'c')
+      cache = optarg;
     else if (option == 'h')
       return cli_print_help(help);
     else
       return CLI_USAGE;
   }
+  if (cache != NULL && !tested)
+    return cli_fail(CLI_USAGE, "--cache goes with --self-test: nothing else builds kernels");
+  cli_cache_use(cache);
   code = cli_device_list(&list, &count);
   if (code != CLI_OK)
     return code;

@@ -19,6 +19,7 @@ static const char help[] =
     "  clattn bench      measure attention on a device, as a percent of what the device can do\n"
     "  clattn tune       measure which tiles of the kernels are fastest on a device\n"
     "  clattn compare    saved runs of the benchmark side by side\n"
+    "  clattn warm       build the kernels of a list of problems ahead, into a disk cache\n"
     "  clattn embed      sentences as vectors, by a model of the BERT family\n"
     "  clattn view       what a model's heads look at in a sentence\n"
     "\n"
@@ -35,9 +36,9 @@ static const char help[] =
 static const struct {
   const char *name;
   int (*run)(int argc, char **argv);
-} commands[] = {{"devices", cli_devices}, {"run", cli_run},         {"explain", cli_explain},
-                {"merge", cli_merge},     {"embed", cli_embed},     {"view", cli_view},
-                {"bench", cli_bench},     {"compare", cli_compare}, {"tune", cli_tune}};
+} commands[] = {{"devices", cli_devices}, {"run", cli_run},   {"explain", cli_explain}, {"merge", cli_merge},
+                {"embed", cli_embed},     {"view", cli_view}, {"bench", cli_bench},     {"compare", cli_compare},
+                {"tune", cli_tune},       {"warm", cli_warm}};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int unknown(const char *word) {

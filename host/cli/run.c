@@ -115,6 +115,7 @@ static const char help_rest[] =
     "\n"
     "how\n"
     "  --device ID         an id or number of 'clattn devices'; default: GPUs before accelerators before CPUs\n"
+    "  --cache FOLDER      keep built kernels there for the next time, and take those of 'clattn warm'; default: none\n"
     "  --variant NAME      kernels to use, instead of the best that fits\n"
     "  --tuning FILE       tiles of kernels that 'clattn tune' measured on this device\n"
     "  --config TEXT       config_text of the library's context, \"forbid=fused;width=4\": see clattn.h\n"
@@ -165,7 +166,7 @@ typedef struct run_options {
   cli_request_options request;
   cli_files files;
   cli_setup setup;
-  const char *stage, *device, *variant, *cap, *q_labels, *k_labels, *heat, *verify_with;
+  const char *stage, *device, *cache, *variant, *cap, *q_labels, *k_labels, *heat, *verify_with;
   int explain, verify, json, heatmap; /* heatmap: in the terminal */
   /* From the texts above. */
   clattn_stage scores_stage;
@@ -228,6 +229,7 @@ enum {
   OPT_SOFTCAP,
   OPT_LAYOUT,
   OPT_DEVICE,
+  OPT_CACHE,
   OPT_VARIANT,
   OPT_TUNING,
   OPT_CONFIG,
@@ -298,6 +300,7 @@ static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
                                       {"softcap", required_argument, NULL, OPT_SOFTCAP},
                                       {"layout", required_argument, NULL, OPT_LAYOUT},
                                       {"device", required_argument, NULL, OPT_DEVICE},
+                                      {"cache", required_argument, NULL, OPT_CACHE},
                                       {"variant", required_argument, NULL, OPT_VARIANT},
                                       {"tuning", required_argument, NULL, OPT_TUNING},
                                       {"config", required_argument, NULL, OPT_CONFIG},
@@ -341,6 +344,7 @@ static void take_option(int option, run_options *o) {
                 {OPT_SEED, &r->seed},
                 {OPT_STAGE, &o->stage},
                 {OPT_DEVICE, &o->device},
+                {OPT_CACHE, &o->cache},
                 {OPT_VARIANT, &o->variant},
                 {OPT_TUNING, &o->setup.tuning},
                 {OPT_CONFIG, &o->setup.config},
@@ -564,6 +568,7 @@ static int run(run_options *o) {
     inputs[n++] = o->k_labels != NULL && o->k_labels[0] == '@' ? o->k_labels + 1 : NULL;
     code = cli_files_begin(&o->files, inputs, n);
   }
+  cli_cache_use(o->cache);
   if (code == CLI_OK)
     code = cli_setup_begin(&o->setup);
   if (code == CLI_OK)
