@@ -157,7 +157,8 @@ static inline void clattn_store_results(const clattn_params *p, const clattn_til
 
 #endif
 
-/* Scores for the caller are a pass of their own: what was asked for beside o never changes a bit of o.  top and sum are
+/* Scores for the caller are a pass of their own: what was asked for beside o never changes a bit of o, but where a
+ * plan without scores has its keys in parts.  top and sum are
  * those of the first pass, sums divided by what numerators are multiplied by. */
 static inline void clattn_show_scores(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t,
                                       __global const CLATTN_TYPE(CLATTN_Q) * q,
@@ -199,7 +200,146 @@ static inline void clattn_show_scores(const clattn_params *p, const clattn_input
   }
 }
 
-/* Grid: (tile, part of the value dimension). */
+/* The end of a tile: sinks join, results and what belongs to rows are written.  top, sum: those of rows, for the weights;
+ * sums divided by what numerators are multiplied by. */
+static inline void clattn_finish_tile(const clattn_params *p, const clattn_tile *t, clattn_running *run, int first_dim,
+                                      int dims, const float *out, __global const float *sinks, __global float *work,
+                                      __global CLATTN_TYPE(CLATTN_O) * o, __global float *lse, clattn_v top[CLATTN_MQ],
+                                      clattn_v sum[CLATTN_MQ]) {
+  float sums[CLATTN_ROWS], kept[CLATTN_ROWS], scales_of[CLATTN_ROWS];
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    clattn_v by = (clattn_v)(1.0f);
+    top[m] = run->top[m];
+    CLATTN_VSTORE(run->sum[m], kept + m * CLATTN_LANES);
+    if (p->rules & CLATTN_RULE_SINK)
+      by = clattn_join_sink(&run->top[m], &run->sum[m], clattn_sink_lanes(p, sinks, t, m));
+    sum[m] = run->sum[m] / by;
+    CLATTN_VSTORE(run->sum[m], sums + m * CLATTN_LANES);
+    CLATTN_VSTORE(by, scales_of + m * CLATTN_LANES);
+  }
+#if CLATTN_FEW
+  const int vectors = 0;
+#else
+  const int vectors = p->o.element == 1 && dims >= CLATTN_LANES;
+  for (int m = 0; m < CLATTN_MQ && vectors; ++m)
+    clattn_store_results(p, t, m, first_dim, dims, run->sum[m], CLATTN_VLOAD(kept + m * CLATTN_LANES),
+                         CLATTN_VLOAD(scales_of + m * CLATTN_LANES), out, o);
+#endif
+  /* A row without a kept key has what excluded values left in `out`; beside a sink its sum is not 0. */
+  for (int lane = 0; !vectors && lane < CLATTN_ROWS; ++lane) {
+    if (clattn_lane_exists(t, lane)) {
+      const long to = clattn_row(&p->o, t->u.b, t->h[lane], clattn_lane_at(t, lane));
+      for (int d = 0; d < dims; ++d)
+        CLATTN_STORE(CLATTN_O)
+      (o, to + (first_dim + d) * p->o.element,
+       clattn_result(sums[lane], kept[lane] == 0.0f ? 0.0f : out[CLATTN_AT(d, lane)] * scales_of[lane]));
+    }
+  }
+  if (first_dim > 0) /* what is the same for every part of the values, the first one writes */
+    return;
+  const clattn_row_view maxima = clattn_maxima(p);
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    if (p->rules & CLATTN_RULE_LSE)
+      clattn_store_rows(&p->lse, t, lse, m,
+                        run->sum[m] == (clattn_v)(0.0f) ? (clattn_v)(-INFINITY) : run->top[m] + log(run->sum[m]));
+    if (p->rules & CLATTN_RULE_MAX_LOGIT)
+      clattn_store_rows(&maxima, t, work, m, run->logit[m]);
+  }
+}
+
+/* Where fewer tiles than threads have many keys, each tile's keys go in p->key_chunks parts, and flash_parts puts them
+ * together.  A part leaves top, sum and logit of its rows, then its results, unnormalised, in the workspace. */
+#define CLATTN_PART_WORDS ((3 + CLATTN_DIM) * CLATTN_ROWS)
+
+static inline __global float *clattn_part(const clattn_params *p, __global float *work, int tile, int part) {
+  return work + CLATTN_REGION(p, p->scores_at) + ((long)tile * p->key_chunks + part) * CLATTN_PART_WORDS;
+}
+
+/* The keys of part number `part`: whole blocks. */
+static inline clattn_interval clattn_keys_of_part(clattn_interval keys, int parts, int part) {
+  const int blocks = (keys.hi - keys.lo + CLATTN_KEY_BLOCK - 1) / CLATTN_KEY_BLOCK;
+  const int each = (blocks + parts - 1) / parts * CLATTN_KEY_BLOCK; /* no overflow: k_len leaves room for two blocks */
+  clattn_interval t;
+  t.lo = (int)min((long)keys.lo + (long)part * each, (long)keys.hi);
+  t.hi = (int)min((long)t.lo + each, (long)keys.hi);
+  return t;
+}
+
+static inline void clattn_leave_part(const clattn_running *run, int rows, int dims, const float *out,
+                                     __global float *to) {
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    CLATTN_VSTORE(run->top[m], to + m * CLATTN_LANES);
+    CLATTN_VSTORE(run->sum[m], to + CLATTN_ROWS + m * CLATTN_LANES);
+    CLATTN_VSTORE(run->logit[m], to + 2 * CLATTN_ROWS + m * CLATTN_LANES);
+  }
+#if CLATTN_FEW
+  for (int r = 0; r < rows; ++r)
+    for (int d = 0; d < dims; ++d)
+      to[3 * CLATTN_ROWS + CLATTN_AT(d, r)] = out[CLATTN_AT(d, r)];
+#else
+  (void)rows;
+  for (int x = 0; x < dims * CLATTN_MQ; ++x)
+    CLATTN_VSTORE(CLATTN_VLOAD(out + x * CLATTN_LANES), to + 3 * CLATTN_ROWS + x * CLATTN_LANES);
+#endif
+}
+
+/* Joins a part to what is there, by rows: run->top is already the largest of all parts. */
+static inline void clattn_take_part(clattn_running *run, int rows, int dims, float *out, __global const float *from) {
+  clattn_v by[CLATTN_MQ];
+  clattn_vi seen[CLATTN_MQ];
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    const clattn_v top = CLATTN_VLOAD(from + m * CLATTN_LANES);
+    const clattn_v sum = CLATTN_VLOAD(from + CLATTN_ROWS + m * CLATTN_LANES);
+    /* without a kept key its results are what excluded values left; equal maxima as in clattn_online_softmax */
+    seen[m] = sum != (clattn_v)(0.0f);
+    by[m] = top == run->top[m] ? (clattn_v)(1.0f) : clattn_exp(top - run->top[m]);
+    run->sum[m] += seen[m] ? sum * by[m] : (clattn_v)(0.0f);
+    run->logit[m] = clattn_maximum_nan(run->logit[m], CLATTN_VLOAD(from + 2 * CLATTN_ROWS + m * CLATTN_LANES));
+  }
+#if CLATTN_FEW
+  float factor[CLATTN_ROWS];
+  int counts[CLATTN_ROWS];
+  CLATTN_VSTORE(by[0], factor);
+  CLATTN_PASTE(vstore, CLATTN_LANES)(seen[0], 0, counts);
+  for (int r = 0; r < rows; ++r)
+    for (int d = 0; d < dims; ++d)
+      if (counts[r])
+        out[CLATTN_AT(d, r)] = fma(from[3 * CLATTN_ROWS + CLATTN_AT(d, r)], factor[r], out[CLATTN_AT(d, r)]);
+#else
+  (void)rows;
+  for (int d = 0; d < dims; ++d)
+    for (int m = 0; m < CLATTN_MQ; ++m) {
+      float *at = out + d * CLATTN_ROWS + m * CLATTN_LANES;
+      const clattn_v there = CLATTN_VLOAD(at), more = CLATTN_VLOAD(from + (3 + d) * CLATTN_ROWS + m * CLATTN_LANES);
+      CLATTN_VSTORE(seen[m] ? fma(more, by[m], there) : there, at);
+    }
+#endif
+}
+
+/* Nothing accumulated yet. */
+static inline void clattn_start(clattn_running *run, int few, int dims, float *out) {
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    run->top[m] = run->logit[m] = (clattn_v)(-INFINITY);
+    run->sum[m] = run->lost[m] = (clattn_v)(0.0f);
+  }
+#if CLATTN_FEW
+  for (int r = 0; r < few; ++r)
+    for (int d = 0; d < dims; ++d)
+      out[CLATTN_AT(d, r)] = 0.0f;
+#else
+  (void)few;
+  for (int x = 0; x < dims * CLATTN_MQ; ++x)
+    CLATTN_VSTORE((clattn_v)(0.0f), out + x * CLATTN_LANES);
+#endif
+}
+
+#if CLATTN_FEW
+#define CLATTN_FEW_ROWS(t) clattn_few_rows(t)
+#else
+#define CLATTN_FEW_ROWS(t) 0
+#endif
+
+/* Grid: (tile, part of the value dimension, or part of the keys). */
 CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
                              __global const CLATTN_TYPE(CLATTN_Q) *restrict q,
                              __global const CLATTN_TYPE(CLATTN_V) *restrict v, __global const float *restrict sinks,
@@ -225,26 +365,16 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
   if (p.qk_dim <= CLATTN_DIM)
     clattn_load_queries(&p, &in, q, &t, 0, p.qk_dim, queries);
 
-#if CLATTN_FEW
-  const int few = clattn_few_rows(&t);
-#endif
-  const int first_dim = get_group_id(1) * CLATTN_DIM;
+  const int few = CLATTN_FEW_ROWS(&t);
+  const int parts = p.key_chunks, part = parts > 1 ? (int)get_group_id(1) : 0;
+  const int first_dim = parts > 1 ? 0 : (int)get_group_id(1) * CLATTN_DIM;
   const int dims = p.rules & CLATTN_RULE_OUT ? min(p.v_dim - first_dim, CLATTN_DIM) : 0;
+  if (parts > 1)
+    t.u.keys = clattn_keys_of_part(t.u.keys, parts, part);
 
   /* The second round, with selects, only if some result is not finite without cause in its weights. */
   for (int careful = 0; careful < 2; ++careful) {
-    for (int m = 0; m < CLATTN_MQ; ++m) {
-      run.top[m] = run.logit[m] = (clattn_v)(-INFINITY);
-      run.sum[m] = run.lost[m] = (clattn_v)(0.0f);
-    }
-#if CLATTN_FEW
-    for (int r = 0; r < few; ++r)
-      for (int d = 0; d < dims; ++d)
-        out[CLATTN_AT(d, r)] = 0.0f;
-#else
-    for (int x = 0; x < dims * CLATTN_MQ; ++x)
-      CLATTN_VSTORE((clattn_v)(0.0f), out + x * CLATTN_LANES);
-#endif
+    clattn_start(&run, few, dims, out);
 
     clattn_interval keys = clattn_next_keys(&p, blocks, &t.u, t.u.keys.lo, t.u.keys.hi, CLATTN_KEY_BLOCK);
     while (keys.lo < keys.hi) {
@@ -309,48 +439,36 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
       break;
   }
 
-  clattn_v top[CLATTN_MQ], sum[CLATTN_MQ]; /* of the first pass, for the second */
-  float sums[CLATTN_ROWS], kept[CLATTN_ROWS], scales_of[CLATTN_ROWS];
-  for (int m = 0; m < CLATTN_MQ; ++m) {
-    clattn_v by = (clattn_v)(1.0f);
-    top[m] = run.top[m];
-    CLATTN_VSTORE(run.sum[m], kept + m * CLATTN_LANES);
-    if (p.rules & CLATTN_RULE_SINK)
-      by = clattn_join_sink(&run.top[m], &run.sum[m], clattn_sink_lanes(&p, sinks, &t, m));
-    sum[m] = run.sum[m] / by;
-    CLATTN_VSTORE(run.sum[m], sums + m * CLATTN_LANES);
-    CLATTN_VSTORE(by, scales_of + m * CLATTN_LANES);
-  }
-#if CLATTN_FEW
-  const int vectors = 0;
-#else
-  const int vectors = p.o.element == 1 && dims >= CLATTN_LANES;
-  for (int m = 0; m < CLATTN_MQ && vectors; ++m)
-    clattn_store_results(&p, &t, m, first_dim, dims, run.sum[m], CLATTN_VLOAD(kept + m * CLATTN_LANES),
-                         CLATTN_VLOAD(scales_of + m * CLATTN_LANES), out, o);
-#endif
-  /* A row without a kept key has what excluded values left in `out`; beside a sink its sum is not 0. */
-  for (int lane = 0; !vectors && lane < CLATTN_ROWS; ++lane) {
-    if (clattn_lane_exists(&t, lane)) {
-      const long to = clattn_row(&p.o, t.u.b, t.h[lane], clattn_lane_at(&t, lane));
-      for (int d = 0; d < dims; ++d)
-        CLATTN_STORE(CLATTN_O)
-      (o, to + (first_dim + d) * p.o.element,
-       clattn_result(sums[lane], kept[lane] == 0.0f ? 0.0f : out[CLATTN_AT(d, lane)] * scales_of[lane]));
-    }
-  }
-  if (first_dim > 0) /* what is the same for every part of the values, the first one writes */
+  if (parts > 1) {
+    clattn_leave_part(&run, few, dims, out, clattn_part(&p, work, round.first_tile + (int)get_group_id(0), part));
     return;
-  const clattn_row_view maxima = clattn_maxima(&p);
-  for (int m = 0; m < CLATTN_MQ; ++m) {
-    if (p.rules & CLATTN_RULE_LSE)
-      clattn_store_rows(&p.lse, &t, lse, m,
-                        run.sum[m] == (clattn_v)(0.0f) ? (clattn_v)(-INFINITY) : run.top[m] + log(run.sum[m]));
-    if (p.rules & CLATTN_RULE_MAX_LOGIT)
-      clattn_store_rows(&maxima, &t, work, m, run.logit[m]);
   }
-  if (p.stage != CLATTN_SCORES_NONE)
+  clattn_v top[CLATTN_MQ], sum[CLATTN_MQ]; /* of the first pass, for the second */
+  clattn_finish_tile(&p, &t, &run, first_dim, dims, out, sinks, work, o, lse, top, sum);
+  if (first_dim == 0 && p.stage != CLATTN_SCORES_NONE)
     clattn_show_scores(&p, &in, &t, q, scores, queries, block, top, sum);
+}
+
+/* Puts the parts of a tile together, in their order.  Grid: (tile). */
+CLATTN_CPU_KERNEL void flash_parts(const clattn_params p, const clattn_round round,
+                                   __global const float *restrict sinks, __global const int *restrict table,
+                                   __global const int *restrict entries, __global float *restrict work,
+                                   __global CLATTN_TYPE(CLATTN_O) *restrict o, __global float *restrict lse) {
+  const int tile = round.first_tile + (int)get_group_id(0);
+  const int dims = p.rules & CLATTN_RULE_OUT ? p.v_dim : 0;
+  clattn_tile t;
+  clattn_running run;
+  clattn_v top[CLATTN_MQ], sum[CLATTN_MQ]; /* nobody asks for weights here */
+  float out[CLATTN_DIM * CLATTN_ROWS] CLATTN_ALIGNED;
+  clattn_tile_open(&p, entries, table, tile, &t);
+  const int few = CLATTN_FEW_ROWS(&t);
+  clattn_start(&run, few, dims, out);
+  for (int part = 0; part < p.key_chunks; ++part)
+    for (int m = 0; m < CLATTN_MQ; ++m)
+      run.top[m] = clattn_maximum(run.top[m], CLATTN_VLOAD(clattn_part(&p, work, tile, part) + m * CLATTN_LANES));
+  for (int part = 0; part < p.key_chunks; ++part)
+    clattn_take_part(&run, few, dims, out, clattn_part(&p, work, tile, part));
+  clattn_finish_tile(&p, &t, &run, 0, dims, out, sinks, work, o, lse, top, sum);
 }
 
 #include "common.cl.h"

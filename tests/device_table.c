@@ -684,6 +684,27 @@ const device_case device_cases[] = {
      .full = 1,
      .stages = 2},
 
+    /* ---- parts of the keys, where tiles are fewer than threads ---- */
+    {.name = "parts of keys",
+     .line = "b=2 hq=2 hkv=1 sk=2100 d=20 dv=39 klen=per_batch",
+     .vary =
+         {"sq=1|20",
+          "causal=1 off=bottom_right softcap=3 alibi=signed sink=f32|0 window=900,9 off=per_batch bias=f32 mask=u8"},
+     .k_lengths = "2100,64",
+     .q_offsets = "1500,7",
+     .data = DATA_BIAS_INF,
+     .stages = 1},
+    {.name = "parts of keys, NaN of masked keys",
+     .line = "hq=2 hkv=2 sk=1100 d=20 dv=39",
+     .vary = {"sq=1|20", "mask=none|u8"},
+     .data = DATA_NAN_Q | DATA_NAN_K | DATA_NAN_V | DATA_INF_V,
+     .stages = 1},
+    {.name = "parts of keys, pages and types",
+     .line = "hq=4 hkv=2 sq=2 sk=3000 d=64",
+     .vary = {"k=paged v=paged page_size=16 max_pages=188 pages=200|k=f16 v=f16|k=i8 v=i4 bias=bf16"},
+     .full = 1,
+     .stages = 1},
+
     /* ---- everything at once ---- */
     {.name = "drawn problems", .random = 150},
     {.name = "more drawn problems", .random = 700, .full = 1},

@@ -286,11 +286,11 @@ static void grids_reach_the_last_key_and_dim(void **state) {
 /* ---- outputs and empty sizes ----------------------------------------------------------------------------------- */
 
 /* The list as letters: l entries, a arrays on the device, h a hook's scalars there, s scores, t maxima of rows, x
- * softmax, w weighted sum, f all of them in one, g scores by a kernel of their own, m maxima of heads.  The fused
+ * softmax, w weighted sum, f all of them in one, g scores by a kernel of their own, p parts of keys put together, m maxima of heads.  The fused
  * variants' lists follow from the other ones'. */
 static void expect_list(const char *line, const clattni_sizes *sizes, const char *three_steps,
                         const clattni_variant *variant, int gathered, int hooked) {
-  static const char names[CLATTNI_ENTRIES + 1] = "lahstxwfgm";
+  static const char names[CLATTNI_ENTRIES + 1] = "lahstxwfgpm";
   made m;
   char got[64] = "", letters[64] = "";
   clattn_error error;

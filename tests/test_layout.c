@@ -170,6 +170,46 @@ static void fused_rows_keep_no_scores(void **state) {
   assert_true(nothing > 100 && something > 100);
 }
 
+/* Fewer tiles than two for each compute unit share their keys out; never so small parts that merging shows, never where
+ * bits may not depend on it, and no workspace is refused for it. */
+static void parts_where_tiles_are_few(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    uint32_t units;
+    int32_t parts;
+  } rows[] = {
+      {"hq=1 sq=1 sk=32768 d=128", 2, 8},
+      {"hq=8 hkv=2 sq=1 sk=32768 d=128", 2, 4}, /* two tiles */
+      {"hq=8 hkv=2 sq=1 sk=32768 d=128", 16, 32},
+      {"hq=8 hkv=2 sq=1 sk=4096 d=128", 16, 8}, /* 512 keys in each */
+      {"hq=8 sq=1 sk=32768 d=128", 2, 1},       /* tiles enough */
+      {"hq=8 sq=1 sk=32768 d=128", 8, 4},
+      {"hq=1 sq=1 sk=1023 d=128", 64, 1},
+      {"hq=1 sq=1 sk=1024 d=128", 64, 2},
+      {"hq=1 sq=4000 sk=4000 d=64", 2, 1},
+      {"hq=1 sq=1 sk=32768 d=128 flags=batch_invariant", 2, 1},
+      {"hq=1 sq=1 sk=32768 d=128 out=o,scores", 2, 1},
+      {"hq=1 sq=1 sk=32768 d=128 out=lse,max_logit", 2, 8},
+      {"hq=1 sq=1 sk=32768 d=128 dv=1100", 2, 1}, /* values in parts already */
+  };
+  for (size_t n = 0; n < sizeof rows / sizeof rows[0]; ++n) {
+    asked a;
+    clattni_layout layout;
+    begin(&a, rows[n].line, CL_DEVICE_TYPE_CPU);
+    a.device.compute_units = rows[n].units;
+    picks(&a, "flash-cpu-vector", "");
+    if (a.choice.parts != rows[n].parts)
+      fail_msg("%s, %u units: %d parts, not %d", rows[n].line, rows[n].units, a.choice.parts, rows[n].parts);
+    const clattni_sizes bounds = clattni_bounds(&a.problem);
+    assert_true(clattni_layout_make(&a.choice, &a.problem, &bounds, a.choice.workspace_bytes, &layout));
+    assert_int_equal(layout.key_chunks, rows[n].parts);
+    a.request.workspace_cap = 1024;
+    picks(&a, "flash-cpu-vector", "");
+    assert_int_equal(a.choice.parts, 1);
+  }
+}
+
 /* Score tiles of long rows fill the usual workspace soon; compute units must not stand idle for that. */
 static void every_compute_unit_has_tiles(void **state) {
   (void)state;
@@ -401,8 +441,12 @@ static void check_regions(const clattni_choice *choice, const clattn_problem *pr
   }
   assert_true(l->k_stored >= sizes->k_len && l->k_stored < sizes->k_len + choice->key_multiple);
   assert_int_equal(l->k_stored % choice->key_multiple, 0);
-  assert_true(l->key_chunks >= 1 && l->key_chunks * choice->keys_per_chunk >= sizes->k_len);
-  assert_true(l->key_chunks == 1 || (l->key_chunks - 1) * choice->keys_per_chunk < sizes->k_len);
+  if (choice->variant->fused) {
+    assert_int_equal(l->key_chunks, choice->parts);
+  } else {
+    assert_true(l->key_chunks >= 1 && l->key_chunks * choice->keys_per_chunk >= sizes->k_len);
+    assert_true(l->key_chunks == 1 || (l->key_chunks - 1) * choice->keys_per_chunk < sizes->k_len);
+  }
   /* the regions one behind the other, each long enough */
   const int64_t entries = clattni_uses_entries(problem) ? 8 * sizes->batch : 0;
   const int with_maxima = (problem->outputs & CLATTN_OUT_MAX_LOGIT) != 0;
@@ -410,6 +454,10 @@ static void check_regions(const clattni_choice *choice, const clattn_problem *pr
   const int64_t round = choice->variant->fused ? 0 : l->tiles_per_round; /* tiles that leave rows and scores */
   const int64_t stats = round * choice->rows, scores = stats * l->k_stored;
   const int64_t partial = with_maxima ? stats * l->key_chunks : 0;
+  /* maximum, sum, raw maximum and results of each row */
+  const int64_t parts = choice->parts > 1
+                            ? ceil_div(l->total_tiles * choice->parts * choice->rows * (3 + choice->dim_chunk), 16) * 16
+                            : 0;
   const int64_t hook = problem->hook != NULL ? 4 : 0; /* a word for each of its scalars */
   assert_int_equal(l->entries, 0);
   assert_true(l->hook >= l->entries + entries && l->hook < l->entries + entries + 16);
@@ -424,7 +472,7 @@ static void check_regions(const clattni_choice *choice, const clattn_problem *pr
     assert_true(l->scores >= l->stats + 2 * l->total_tiles * choice->rows);
   else if (choice->variant->fused)
     assert_int_equal(l->scores, l->stats);
-  assert_int_equal(l->bytes, 4 * (uint64_t)(l->scores + scores));
+  assert_int_equal(l->bytes, 4 * (uint64_t)(l->scores + scores + parts));
   assert_int_equal((l->hook | l->maxima | l->partial | l->stats | l->scores) % 16, 0);
   assert_int_equal(l->bytes % 64, 0);
   /* staging also serves the last step alone, which asks the entries how many rows there are */
@@ -440,7 +488,7 @@ static void check_regions(const clattni_choice *choice, const clattn_problem *pr
   assert_true(l->tiles_per_round >= 1 && l->tiles_per_round <= l->total_tiles);
   const int only_scores = apart && !kept && problem->outputs == CLATTN_OUT_SCORES;
   assert_int_equal(l->steps[0] == (only_scores ? CLATTNI_FLASH_SCORES : CLATTNI_FLASH), choice->variant->fused);
-  assert_true(!choice->variant->fused || l->steps_per_round == (apart && !only_scores ? 2 : 1));
+  assert_true(!choice->variant->fused || l->steps_per_round == 1 + (apart && !only_scores) + (choice->parts > 1));
   assert_true(!choice->variant->fused || l->rounds == 1);
   assert_true(l->rounds * l->tiles_per_round >= l->total_tiles &&
               (l->rounds - 1) * l->tiles_per_round < l->total_tiles);
@@ -513,6 +561,7 @@ int main(void) {
       cmocka_unit_test(entries_have_room),         cmocka_unit_test(packed_rows_are_found),
       cmocka_unit_test(tiles_that_can_be_counted), cmocka_unit_test(maxima_leave_room_for_tiles),
       cmocka_unit_test(layouts_of_any_size),       cmocka_unit_test(choices_serve_their_bounds),
+      cmocka_unit_test(parts_where_tiles_are_few),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,8 +88,9 @@ static void the_table(void **state) {
       int workspace = 0, end = 0;
       /* steps that both kinds have, and those of one kind */
       const int both = entry <= CLATTNI_GATHER_HOOK || entry == CLATTNI_MAX_LOGIT_STEP;
-      const int of_fused = entry == CLATTNI_FLASH || entry == CLATTNI_FLASH_SCORES;
-      if (entry != CLATTNI_FLASH_SCORES) /* that one a fused variant may have or not */
+      const int of_some = entry == CLATTNI_FLASH_SCORES || entry == CLATTNI_FLASH_PARTS;
+      const int of_fused = entry == CLATTNI_FLASH || of_some;
+      if (!of_some) /* those a fused variant may have or not */
         assert_int_equal(kernel->name != NULL, both || of_fused == row->fused);
       assert_true(row->fused || !of_fused || kernel->name == NULL);
       assert_int_equal(row->fused, strcmp(row->family, "fused") == 0);

@@ -36,6 +36,8 @@ static void place(const clattni_launch_list *list, clattni_launch *launch) {
   const int values = (list->problem->outputs & CLATTN_OUT_O) != 0;
   const int64_t k_len = list->sizes.k_len > 0 ? list->sizes.k_len : 1; /* no grid is empty */
   const size_t chunks = launch->entry == CLATTNI_SCORE          ? (size_t)list->layout.key_chunks
+                        : launch->entry == CLATTNI_FLASH_PARTS  ? 1
+                        : choice->parts > 1                     ? (size_t)choice->parts
                         : launch->entry == CLATTNI_FLASH_SCORES ? groups(k_len, choice->keys_per_chunk)
                         : values                                ? groups(list->problem->v_dim, choice->dim_chunk)
                                                                 : 1;

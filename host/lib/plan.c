@@ -22,6 +22,8 @@ void clattn_plan_options_init(clattn_plan_options *options) {
   options->struct_size = sizeof(*options);
 }
 
+_Static_assert((int)CLATTNI_ENTRIES <= CLATTNI_MAX_KERNELS, "a kernel set has too little room for a variant's kernels");
+
 void clattn_plan_info_init(clattn_plan_info *info) {
   if (info == NULL)
     return;

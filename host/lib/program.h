@@ -14,7 +14,7 @@
 #include "memory.h"
 #include "os.h"
 
-#define CLATTNI_MAX_KERNELS 10
+#define CLATTNI_MAX_KERNELS 11
 
 typedef struct clattni_kernel_set {
   cl_kernel kernel[CLATTNI_MAX_KERNELS];

@@ -58,6 +58,9 @@ static const clattni_kernel flash_lanes_kernels[CLATTNI_ENTRIES] = {
                        {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_V), SLOT(CLATTNI_SINK),
                         PLACE_ARGS, SLOT(CLATTNI_O), SLOT(CLATTNI_LSE), SLOT(CLATTNI_SCORES), SCORE_ARGS,
                         SLOT(CLATTNI_V_SCALE)}},
+    [CLATTNI_FLASH_PARTS] = {"flash_parts",
+                             {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_SINK), PLACE_ARGS, SLOT(CLATTNI_O),
+                              SLOT(CLATTNI_LSE)}},
 };
 
 static const clattni_kernel flash_tiles_kernels[CLATTNI_ENTRIES] = {
@@ -176,6 +179,8 @@ static void choose_steps(const clattni_choice *choice, const clattn_problem *res
       layout->steps[layout->steps_per_round++] = CLATTNI_FLASH;
     if (apart)
       layout->steps[layout->steps_per_round++] = CLATTNI_FLASH_SCORES;
+    if (choice->parts > 1)
+      layout->steps[layout->steps_per_round++] = CLATTNI_FLASH_PARTS;
     return;
   }
   layout->steps[layout->steps_per_round++] = CLATTNI_SCORE;
@@ -215,13 +220,20 @@ static int64_t all_rows(const clattn_problem *resolved, const clattni_sizes *siz
   return resolved->q_heads * (clattni_packed_q(resolved) ? sizes->total_q : sizes->batch * sizes->q_len);
 }
 
+/* What parts of tiles leave in the workspace: CLATTN_PART_WORDS of kernels/flash_cpu_vector.cl each. */
+static int64_t words_of_parts(const clattni_choice *choice, int64_t tiles) {
+  return choice->parts > 1 ? round_up(tiles * choice->parts * (3 + choice->dim_chunk) * choice->rows, REGION) : 0;
+}
+
 int clattni_layout_make(const clattni_choice *choice, const clattn_problem *resolved, const clattni_sizes *sizes,
                         uint64_t budget, clattni_layout *layout) {
   const int maxima = (resolved->outputs & CLATTN_OUT_MAX_LOGIT) != 0;
   memset(layout, 0, sizeof(*layout));
   place_tiles(choice, resolved, sizes, layout);
   layout->k_stored = round_up(sizes->k_len, choice->key_multiple);
-  layout->key_chunks = sizes->k_len > 0 ? ceil_div(sizes->k_len, choice->keys_per_chunk) : 1;
+  layout->key_chunks = choice->variant->fused ? choice->parts
+                       : sizes->k_len > 0     ? ceil_div(sizes->k_len, choice->keys_per_chunk)
+                                              : 1;
   choose_steps(choice, resolved, layout);
   const int entries = clattni_uses_entries(resolved);
   if ((layout->total_tiles > 0 || maxima) && entries)
@@ -244,7 +256,7 @@ int clattni_layout_make(const clattni_choice *choice, const clattn_problem *reso
     layout->partial = layout->scores = layout->stats;
     if (scores_apart(choice, resolved) && resolved->stage == CLATTN_STAGE_WEIGHTS) /* maximum and sum of every row */
       layout->scores += round_up(2 * layout->total_tiles * choice->rows, REGION);
-    layout->bytes = (uint64_t)layout->scores * 4;
+    layout->bytes = (uint64_t)(layout->scores + words_of_parts(choice, layout->total_tiles)) * 4;
     return layout->bytes <= budget;
   }
   const int64_t words = budget / 4 > INT64_MAX ? INT64_MAX : (int64_t)(budget / 4);
@@ -334,6 +346,24 @@ static void take_tuned(const clattni_request *request, clattni_choice *choice, i
   choice->tuned = tuned != NULL;
   if (tuned != NULL)
     choice->tile.tile = *tuned;
+}
+
+/* Parts of each tile's keys, where a call has fewer tiles than two for each compute unit: four parts for each unit, but
+ * some blocks of keys in each.  Where parts end depends on their number, so not where that may not change a bit; scores
+ * for the caller need the sum of a whole row. */
+static int32_t choose_parts(const clattni_request *request, const clattni_choice *choice) {
+  const clattn_problem *problem = request->problem;
+  const clattni_sizes bounds = clattni_bounds(problem);
+  const int64_t units = request->device->compute_units, least = (int64_t)4 * CLATTN_KEY_BLOCK;
+  clattni_layout layout = {0};
+  if (choice->variant->kernels[CLATTNI_FLASH_PARTS].name == NULL || (problem->flags & CLATTN_BATCH_INVARIANT) ||
+      (problem->outputs & CLATTN_OUT_SCORES) || problem->v_dim > choice->dim_chunk || bounds.k_len < 2 * least)
+    return 1;
+  place_tiles(choice, problem, &bounds, &layout);
+  if (layout.total_tiles == 0 || layout.total_tiles >= 2 * units)
+    return 1;
+  const int64_t wanted = ceil_div(4 * units, layout.total_tiles), most = bounds.k_len / least;
+  return (int32_t)(wanted < most ? wanted : most);
 }
 
 /* Register blocks that fill the registers of a vector width: 32 registers with 512 bits, 16 below. */
@@ -495,6 +525,7 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
   const clattni_sizes bounds = clattni_bounds(request->problem);
   memset(choice, 0, sizeof(*choice));
   choice->variant = variant;
+  choice->parts = 1;
   for (uint32_t i = 0; i < request->forbidden_count; ++i)
     if (strcmp(request->forbidden[i], variant->name) == 0 || strcmp(request->forbidden[i], variant->family) == 0)
       return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
@@ -528,7 +559,12 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
                           : capped                    ? request->workspace_cap
                                                       : limit;
   clattni_layout layout;
+  choice->parts = choose_parts(request, choice);
   int fits = clattni_layout_make(choice, request->problem, &bounds, budget, &layout);
+  if (!fits && choice->parts > 1 && (capped || layout.bytes > limit)) { /* they are not worth a refusal */
+    choice->parts = 1;
+    fits = clattni_layout_make(choice, request->problem, &bounds, budget, &layout);
+  }
   if (!fits && !capped && layout.bytes <= limit)
     fits = clattni_layout_make(choice, request->problem, &bounds, layout.bytes, &layout);
   if (!fits)

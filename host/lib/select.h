@@ -19,6 +19,7 @@ typedef enum clattni_entry {
   CLATTNI_WEIGHTED_SUM,
   CLATTNI_FLASH,
   CLATTNI_FLASH_SCORES, /* of variants whose CLATTNI_FLASH doesn't write scores itself */
+  CLATTNI_FLASH_PARTS,  /* puts together what CLATTNI_FLASH left of parts of the keys */
   CLATTNI_MAX_LOGIT_STEP,
   CLATTNI_ENTRIES
 } clattni_entry;
@@ -91,6 +92,7 @@ typedef struct clattni_choice {
   int32_t keys_per_chunk; /* keys that one work-group of `scores` does */
   int32_t dim_chunk;      /* value elements that one work-group of `weighted_sum` does */
   int32_t gx, gy;         /* work-group of the tile shape */
+  int32_t parts;          /* of each tile's keys, in work-groups of their own; 1: undivided */
   uint64_t workspace_bytes;
   clattni_tuned
       tile;  /* the tile, and the class of problems that it is for; without a variant's name: it can't be tuned */
@@ -107,8 +109,8 @@ clattn_status clattni_select(const clattni_request *request, clattni_choice *cho
 typedef struct clattni_layout {
   int64_t tiles_per_unit, total_tiles, tiles_per_round, rounds; /* a unit: kernels/tile.cl.h */
   int32_t search;                                               /* 1: tiles of packed rows are found by search */
-  int64_t key_chunks, k_stored;
-  int64_t entries, hook, maxima, stats, partial, scores; /* first words */
+  int64_t key_chunks, k_stored;                                 /* key_chunks of a fused variant: choice->parts */
+  int64_t entries, hook, maxima, stats, partial, scores;        /* first words */
   uint64_t bytes;
   int64_t staging;        /* launches that stage entries, if the enqueue brings any; then one each for arrays on the
                              device and for a hook's scalars there */
