@@ -566,7 +566,7 @@ static void invariant_rows(void **state) {
                            r == 0   ? 1
                            : r == 4 ? 2
                                     : (int)r,
-                           r < 3 ? 128 : 32);
+                           r < 3 ? 64 : 256);
   assert_true(length < sizeof text);
   made_up_state = 88172645463325252u; /* the same first row, keys and values */
   for (int many_rows = 0; many_rows < 2; ++many_rows)
