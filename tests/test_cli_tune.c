@@ -16,6 +16,7 @@
 #include "cli_program.h"
 
 #define TUNE "tune --shape b=1,hq=2,sq=40,sk=70,d=16 --budget 5"
+#define ONE_TILE "tune --shape b=1,hq=2,sq=40,sk=70,d=16 --budget 0.1" /* and the usual one */
 #define RUN "run --problem \"hq=2 sq=40 sk=70 d=16\" --seed 3 "
 
 static char head[2048], first[512]; /* of the file, and the line of the first tile that was tried */
@@ -103,6 +104,13 @@ static void is_taken(void **state) {
   says("; not tuned");
   good("bench --shape b=1,hq=2,sq=40,sk=70,d=16 --time-per-row 0 --tuning hand.tuning --json b.json");
   file_says("b.json", "; tuned: ", 1);
+  write_text("problems.txt", "hq=2 sq=40 sk=70 d=16 out=o,lse\n");
+  good("warm --problems problems.txt --cache kernels --tuning hand.tuning");
+  says("built");
+  good("warm --problems problems.txt --cache kernels --tuning hand.tuning");
+  says("from cache");
+  good("warm --problems problems.txt --cache kernels"); /* the usual tile is another program */
+  says("built");
   good(TUNE " --out hand.tuning");
   says(" 1 known before");
 }
@@ -113,7 +121,7 @@ static void goes_on(void **state) {
   char lines[1200], part[600];
   (void)snprintf(lines, sizeof lines, "# trying %s\n# tryi", first);
   write_file("c.tuning", lines);
-  good(TUNE " --out c.tuning");
+  good(ONE_TILE " --out c.tuning");
   says("ended the process when it was tried; not again");
   (void)snprintf(part, sizeof part, "# crashed %s\n", first);
   file_says("c.tuning", part, 1);
@@ -128,7 +136,7 @@ static void goes_on(void **state) {
   for (int n = 0; n < 3; n++) {
     (void)snprintf(lines, sizeof lines, "# trying %s\n# %s %s\n", first, words[n], first);
     write_file("d.tuning", lines);
-    good(TUNE " --out d.tuning");
+    good(ONE_TILE " --out d.tuning");
     (void)snprintf(part, sizeof part, "%s in an earlier start", words[n]);
     says(part);
     (void)snprintf(part, sizeof part, "# verified %s\n", first);
@@ -137,13 +145,13 @@ static void goes_on(void **state) {
   /* a signal ended it: it is tried again */
   (void)snprintf(lines, sizeof lines, "# trying %s\n# stopped %s\n", first, first);
   write_file("e.tuning", lines);
-  good(TUNE " --out e.tuning");
+  good(ONE_TILE " --out e.tuning");
   (void)snprintf(part, sizeof part, "# verified %s\n", first);
   file_says("e.tuning", part, 1);
   /* ended while the class was timed */
   (void)snprintf(lines, sizeof lines, "# timing %.*s\n", (int)(strstr(first, " :") - first - 5), first + 5);
   write_file("f.tuning", lines);
-  good(TUNE " --out f.tuning");
+  good(ONE_TILE " --out f.tuning");
   says("the process ended while it was timed; not again");
   is_in(out, "vectors=", 0);
 }
@@ -165,6 +173,7 @@ static void refuses(void **state) {
   write_file("bad.tuning", "tile x\n");
   bad(RUN "--tuning bad.tuning --out kept.npy", 2, "tuning_text, line 7: no class of problems");
   bad("bench --quick --tuning bad.tuning", 2, "tuning_text, line 7");
+  bad("warm --problems problems.txt --cache kernels --tuning bad.tuning", 2, "tuning_text, line 7");
   bad(RUN "--tuning none.tuning", 2, "none.tuning");
   bad(RUN "--tuning kept.npy", 2, "it must be text");
   bad(RUN "--tuning hand.tuning --out hand.tuning", 2, "hand.tuning");

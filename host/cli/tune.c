@@ -15,7 +15,7 @@ static const char help[] =
     "\n"
     "Measures which tiles of the kernels are fastest on a device, and writes the ones that beat the usual tile by "
     "more\n"
-    "than 3 % into a file for --tuning of 'clattn run' and 'clattn bench', and for tuning_text in clattn.h.  A tile "
+    "than 3 % into a file for --tuning of 'clattn run', 'warm' and 'bench', and for tuning_text in clattn.h.  A tile "
     "is\n"
     "verified against double precision before it is timed, and timed in turns with the usual one.  The file is good\n"
     "for this device, driver and version of clattn, and grows line by line: started again, the command goes on where "

@@ -9,9 +9,10 @@
 #include "cli.h"
 #include "device.h"
 #include "options.h"
+#include "setup.h"
 
 static const char help[] =
-    "usage: clattn warm --problems FILE --cache FOLDER [--device ID]\n"
+    "usage: clattn warm --problems FILE --cache FOLDER [options]\n"
     "\n"
     "Builds the kernels that a list of problems needs and keeps them in a disk cache, so that the first call of a "
     "program\n"
@@ -23,6 +24,8 @@ static const char help[] =
     "  --cache FOLDER   where built kernels are kept; made if it is not there, for this user alone\n"
     "  --device ID      an id of 'clattn devices', or a number counting them from 0; the library's own choice without "
     "it\n"
+    "  --tuning FILE    tiles of kernels that 'clattn tune' measured on the device: those that run with it builds\n"
+    "  --config TEXT    config_text of the library's context: see clattn.h\n"
     "  --help           this text\n"
     "\n"
     "A line of the report for each problem: built or from cache, seconds (next to none where a problem above needed "
@@ -185,12 +188,16 @@ int cli_warm(int argc, char **argv) {
   static const struct option longs[] = {{"problems", required_argument, NULL, 'p'},
                                         {"cache", required_argument, NULL, 'c'},
                                         {"device", required_argument, NULL, 'd'},
+                                        {"tuning", required_argument, NULL, 't'},
+                                        {"config", required_argument, NULL, 'g'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
   const char *path = NULL, *cache = NULL, *device = NULL;
   problem_list list = {NULL, NULL, 0, 0};
   cli_session session;
+  cli_setup setup;
   int option;
+  memset(&setup, 0, sizeof setup);
   while ((option = cli_next_option(argc, argv, longs)) != -1) {
     if (option == 'p')
       path = optarg;
@@ -198,6 +205,10 @@ int cli_warm(int argc, char **argv) {
       cache = optarg;
     else if (option == 'd')
       device = optarg;
+    else if (option == 't')
+      setup.tuning = optarg;
+    else if (option == 'g')
+      setup.config = optarg;
     else if (option == 'h')
       return cli_print_help(help);
     else
@@ -207,6 +218,8 @@ int cli_warm(int argc, char **argv) {
     return cli_fail(CLI_USAGE, "%s is missing; see 'clattn warm --help'", path == NULL ? "--problems" : "--cache");
   cli_cache_use(cache);
   int code = read_list(path, &list);
+  if (code == CLI_OK)
+    code = cli_setup_begin(&setup);
   for (int again = 0; again < 2 && code == CLI_OK; again++) {
     code = cli_session_open(device, &session);
     if (code != CLI_OK)
@@ -214,6 +227,7 @@ int cli_warm(int argc, char **argv) {
     code = again ? check_kept(&session, &list) : warm(&session, &list);
     cli_session_close(&session);
   }
+  cli_setup_end(&setup);
   free_list(&list);
   return code;
 }
