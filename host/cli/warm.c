@@ -63,8 +63,10 @@ static int grow(problem_list *list) {
   char **line = realloc(list->line, capacity * sizeof *line);
   if (line != NULL)
     list->line = line;
-  if (problem == NULL || line == NULL)
-    return cli_fail_memory();
+  if (problem == NULL || line == NULL) {
+    (void)cli_fail_memory();
+    return CLI_FAILED;
+  }
   list->capacity = capacity;
   return CLI_OK;
 }
