@@ -77,9 +77,8 @@ typedef struct clattn_tile {
   float factor[CLATTN_ROWS], slope[CLATTN_ROWS]; /* of its head */
 } clattn_tile;
 
-static inline void clattn_tile_open(const clattn_params *p, __global const int *entries, __global const int *table,
-                                    int id, clattn_tile *t) {
-  t->u = clattn_unit_of(p, entries, table, id);
+/* The rows from t->u.first on. */
+static inline void clattn_tile_rows(const clattn_params *p, clattn_tile *t) {
   t->all_lo = 0;
   t->all_hi = t->u.entry.k_len;
   for (int lane = 0; lane < CLATTN_ROWS; ++lane) {
@@ -92,6 +91,12 @@ static inline void clattn_tile_open(const clattn_params *p, __global const int *
       t->all_hi = min(t->all_hi, t->hi[lane]);
     }
   }
+}
+
+static inline void clattn_tile_open(const clattn_params *p, __global const int *entries, __global const int *table,
+                                    int id, clattn_tile *t) {
+  t->u = clattn_unit_of(p, entries, table, id);
+  clattn_tile_rows(p, t);
 }
 
 /* What finishing scores needs of each row beside. */

@@ -15,6 +15,8 @@ typedef struct expectation {
   expected o, lse, max_logit, scores[4];
   unsigned stages;      /* bit per stage that is there */
   unsigned char *empty; /* of each row: 1 if no key is kept */
+  double *weighed;      /* of each element of o: the sum of weights times the values' sizes */
+  int rounded_weights;  /* 1: weights are rounded to bf16 before they meet the values, which the tolerance covers */
 } expectation;
 
 /* stages: bits of the score stages wanted.  0 on failure, with a message. */

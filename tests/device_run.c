@@ -23,6 +23,7 @@ int device_rig_open(device_rig *rig) {
   memset(rig, 0, sizeof *rig);
   clattn_error_init(&error);
   clattn_context_options_init(&options);
+  options.allow_amx = 1;
   options.config_text = getenv("CLATTN_TEST_CONFIG");
   clattn_status status = clattn_context_create_default(&options, &rig->context, &error);
   if (status != CLATTN_SUCCESS)

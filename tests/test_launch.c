@@ -253,8 +253,8 @@ static void grids_reach_the_last_key_and_dim(void **state) {
   static const int64_t edges[] = {1,   31,  32,  33,  63,   64,   65,   127,  128,
                                   129, 255, 256, 257, 1023, 1024, 1025, 2048, 2049};
   for (size_t n = 0; n < LENGTH(edges); ++n)
-    for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
-      const clattni_variant *variant = clattni_variant_at(v);
+    for (uint32_t v = 0; made_up_general(v) != NULL; ++v) {
+      const clattni_variant *variant = made_up_general(v);
       made m;
       int64_t keys = 0, dims = 0;
       clattn_problem_init(&m.problem);
@@ -334,16 +334,16 @@ static void expect_list(const char *line, const clattni_sizes *sizes, const char
 
 static void expect_steps(const char *line, int64_t batch, int64_t q_len, int64_t k_len, const char *three_steps) {
   const clattni_sizes sizes = {batch, q_len, k_len, 0, 0};
-  for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v)
+  for (uint32_t v = 0; made_up_general(v) != NULL; ++v)
     for (int which = 0; which < 4; ++which)
-      expect_list(line, &sizes, three_steps, clattni_variant_at(v), which & 1, which >> 1);
+      expect_list(line, &sizes, three_steps, made_up_general(v), which & 1, which >> 1);
 }
 
 static void expect_packed_steps(const char *line, int64_t batch, int64_t total_q, const char *three_steps) {
   const clattni_sizes sizes = {batch, 5, 7, total_q, 0};
-  for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v)
+  for (uint32_t v = 0; made_up_general(v) != NULL; ++v)
     for (int which = 0; which < 4; ++which)
-      expect_list(line, &sizes, three_steps, clattni_variant_at(v), which & 1, which >> 1);
+      expect_list(line, &sizes, three_steps, made_up_general(v), which & 1, which >> 1);
 }
 
 static void outputs_choose_the_steps(void **state) {

@@ -221,7 +221,7 @@ static void parameters_of_a_problem(void **state) {
 /* Packed rows and pages: strides with no batch axis, and what the kernels look entries up with. */
 static void parameters_of_packed_and_paged(void **state) {
   (void)state;
-  for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v)
+  for (uint32_t v = 0; made_up_general(v) != NULL; ++v)
     for (int scores = 0; scores < 2; ++scores) {
       made m;
       clattni_bases bases;
@@ -231,7 +231,7 @@ static void parameters_of_packed_and_paged(void **state) {
           "b=3 hq=6 hkv=2 sq=5 sk=70 d=4 dv=3 q=packed o=packed lse=packed total_q=11 k=paged v=paged pages=9 "
           "max_pages=8 page_size=10 klen=per_batch out=o,lse,max_logit%s",
           scores ? ",scores" : "");
-      const clattn_params p = params_of(line, clattni_variant_at(v)->name, 1, &bases, &m);
+      const clattn_params p = params_of(line, made_up_general(v)->name, 1, &bases, &m);
       check_view(p.q, 0, 4, 24, 1, 1000 + CLATTNI_Q);
       check_view(p.o, 0, 3, 18, 1, 1000 + CLATTNI_O);
       check_row_view(p.lse, 0, 11, 1, 1000 + CLATTNI_LSE);
@@ -321,12 +321,12 @@ static void rules_and_windows(void **state) {
       {"out=max_logit", 0, CLATTN_RULE_MAX_LOGIT, -1, none, none},
   };
   for (size_t n = 0; n < LENGTH(rows); ++n)
-    for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
+    for (uint32_t v = 0; made_up_general(v) != NULL; ++v) {
       made m;
       clattni_bases bases;
       char line[160];
       (void)snprintf(line, sizeof line, "sq=3 sk=3 d=3 %s", rows[n].line);
-      const clattn_params p = params_of(line, clattni_variant_at(v)->name, rows[n].staged, &bases, &m);
+      const clattn_params p = params_of(line, made_up_general(v)->name, rows[n].staged, &bases, &m);
       if (p.rules != rows[n].rules || p.stage != rows[n].stage || p.window_left != rows[n].left ||
           p.window_right != rows[n].right)
         fail_msg("%s: rules %d, stage %d, window %lld, %lld", line, p.rules, p.stage, (long long)p.window_left,
@@ -423,12 +423,12 @@ static void parameters_at_smaller_sizes(void **state) {
 /* Scales of quantised keys, w of the additive similarity, a factor per head, and where a hook's scalars stand. */
 static void parameters_of_types_and_hooks(void **state) {
   (void)state;
-  for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
+  for (uint32_t v = 0; made_up_general(v) != NULL; ++v) {
     made m;
     clattni_bases bases;
     clattn_params p = params_of("b=2 hq=6 hkv=2 sq=5 sk=70 d=40 dv=70 q=f16 k=i4 v=i8:bshd o=bf16 sim=additive "
                                 "head_scale=f32:strided:0,3,0,0 add_w=f32:strided:0,99,0,2 k_scale=f16 klen=per_batch",
-                                clattni_variant_at(v)->name, 1, &bases, &m);
+                                made_up_general(v)->name, 1, &bases, &m);
     check_view(p.q, 1200, 200, 40, 1, 1000 + CLATTNI_Q);
     check_view(p.k, 5600, 2800, 40, 1, 1000 + CLATTNI_K); /* in elements, as everywhere */
     check_view(p.v, 9800, 70, 140, 1, 1000 + CLATTNI_V);
@@ -443,7 +443,7 @@ static void parameters_of_types_and_hooks(void **state) {
 
     m.problem.hook = &made_up_hook;
     for (int hooked = 0; hooked < 2; ++hooked) {
-      make_list(&m, clattni_variant_at(v), UINT64_C(1) << 30, 1, 1, hooked);
+      make_list(&m, made_up_general(v), UINT64_C(1) << 30, 1, 1, hooked);
       clattni_launch_params(&m.list, &bases, &p);
       check_regions(&p, &m.layout);
       assert_int_equal(p.rules & CLATTN_RULE_HOOK_SCALARS, hooked ? CLATTN_RULE_HOOK_SCALARS : 0);
@@ -483,13 +483,13 @@ static void parameters_of_rotation(void **state) {
       {"", 0, 0, 0, 0, 0, 0},
   };
   for (size_t n = 0; n < LENGTH(cases); ++n)
-    for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
+    for (uint32_t v = 0; made_up_general(v) != NULL; ++v) {
       made m;
       clattni_bases bases;
       clattn_rotation r;
       char line[192], option[32];
       (void)snprintf(line, sizeof line, "b=3 hq=6 hkv=2 sq=5 sk=70 d=40 %s", cases[n].line);
-      const clattn_params p = params_of(line, clattni_variant_at(v)->name, 0, &bases, &m);
+      const clattn_params p = params_of(line, made_up_general(v)->name, 0, &bases, &m);
       clattni_launch_rope(&m.list, &bases, &r);
       assert_int_equal(r.batch, cases[n].batch);
       assert_int_equal(r.row, cases[n].row);
@@ -535,8 +535,8 @@ static void arguments_fit_everywhere(void **state) {
   static const char *const types[] = {"f32", "bf16", "i8", "i4"}, *const similarities[] = {"dot", "cosine", "additive"};
   size_t largest = 0;
   for (size_t n = 0; n < 4 * 4 * 3 * 2 * 2 * 2; ++n)
-    for (uint32_t v = 0; clattni_variant_at(v) != NULL; ++v) {
-      const clattni_variant *variant = clattni_variant_at(v);
+    for (uint32_t v = 0; made_up_general(v) != NULL; ++v) {
+      const clattni_variant *variant = made_up_general(v);
       clattn_device_info device = made_up_device(CL_DEVICE_TYPE_GPU);
       clattni_request request;
       clattni_choice choice;

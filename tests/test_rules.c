@@ -121,7 +121,7 @@ static cl_device_type type_for(const clattni_variant *variant) {
   return variant->shape == CLATTNI_SHAPE_LANES ? CL_DEVICE_TYPE_CPU : CL_DEVICE_TYPE_GPU;
 }
 
-/* What README says of a rule: "yes" where every variant takes it, else the names of those that do, or "not yet". */
+/* What README says of a rule: "yes" where every variant but those on matrix units takes it, else the names of those that do, or "not yet". */
 static void answer(const char *line, char *text, size_t capacity) {
   const clattn_problem problem = parsed(line);
   clattn_error error;
@@ -135,8 +135,8 @@ static void answer(const char *line, char *text, size_t capacity) {
   }
   if (status != CLATTN_SUCCESS)
     fail_msg("%s: %s", line, error.message);
-  for (; clattni_variant_at(variants) != NULL; variants++) {
-    const clattni_variant *variant = clattni_variant_at(variants);
+  for (; made_up_general(variants) != NULL; variants++) {
+    const clattni_variant *variant = made_up_general(variants);
     if (!taken(&problem, variant->name, type_for(variant), NULL))
       continue;
     length += (size_t)snprintf(text + length, capacity - length, "%s%s", takers > 0 ? ", " : "", variant->name);

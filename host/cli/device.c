@@ -163,6 +163,7 @@ static void session_options(clattn_context_options *options) {
     *options = *in_use;
   else
     clattn_context_options_init(options);
+  options->allow_amx = 1; /* the program is its own process */
   options->cache_folder = cache_folder;
   if (cache_folder != NULL)
     options->log_fn = tell_warning;

@@ -118,6 +118,12 @@ static void storage_tolerance(clattn_dtype dtype, int output, cli_verification *
   }
 }
 
+/* By how much of the largest value o changes where weights are rounded to v's type before they meet it: half a unit in the
+ * last place each, on the matrix unit. */
+static double weight_rounding(const cli_pass *pass) {
+  return strcmp(pass->info.variant, "flash-cpu-amx") == 0 ? ldexp(1, -9) : 0;
+}
+
 /* What fp32 sums may differ by: 1e-5 for numbers of size 1, plus the rounding of scores, whose size is bounded by the
  * similarity's: |q| |k|, 1, or the sum of |w|.  A difference e of a score changes a weight by the factor exp(e).  A
  * pass whose products may be rounded differs by that, too. */
@@ -152,7 +158,7 @@ static void tolerances(const cli_request *request, const cli_pass *pass, cli_ver
       ldexp(8.0, -24) * (scale * products + (isfinite(problem->softcap) ? (double)problem->softcap : 0) +
                          largest[CLI_BIAS] + largest[CLI_ALIBI_SLOPES] * largest_distance(request)) +
       scale * (part * products + least);
-  out[CLI_O] = (1e-5 + 2 * rounding + part) * largest[CLI_V];
+  out[CLI_O] = (1e-5 + 2 * rounding + part + weight_rounding(pass)) * largest[CLI_V];
   out[CLI_LSE] = 1e-5 + rounding;
   out[CLI_SCORES] = problem->stage == CLATTN_STAGE_WEIGHTS ? 1e-5 + 2 * rounding : 1e-5 + rounding;
   out[CLI_MAX_LOGIT] = 1e-5 + rounding;

@@ -19,7 +19,8 @@
  *     A sink of NaN or +inf makes o and lse of every row NaN, as such a score would.
  *   - NaN in q_i makes row i NaN, in k_j the rows that keep j, in v_j[d] the element o[d] of those rows.
  *     A kept score of +inf or NaN makes o_i and lse_i NaN.
- *   - Sums are fp32 for every storage type.  Logarithms are natural.
+ *   - Sums are fp32 for every storage type.  Logarithms are natural.  On a matrix unit weights are rounded to v's type
+ *     before they meet v.
  *   - The same plan, device, driver and inputs give the same bits.
  *
  * Steps:  clattn_context_create, clattn_problem_init, clattn_plan_create, clattn_enqueue (many times), release.
@@ -179,8 +180,9 @@ typedef struct clattn_context_options {
   size_t (*cache_get)(void *user, const char *key, void *data, size_t capacity);
   void (*cache_put)(void *user, const char *key, const void *data, size_t bytes);
   void *cache_user;
-  /* 1: clattn may ask the operating system for AMX tile registers (it changes the whole process).  Not supported yet.
-   */
+  /* 1: clattn may ask the operating system for AMX tile registers, for CPU devices whose CPU has them.  That changes the
+   * whole process for good: a thread that uses them has 8 KiB more to save, and signal stacks made later must have room
+   * for it.  Whether they are then used: clattn_device_info.amx.  Other devices don't mind. */
   uint32_t allow_amx;
   uint32_t reserved[7];
   /* Tiles that were measured on this device: the contents of a file that 'clattn tune' wrote.  The text may go when the
@@ -207,6 +209,15 @@ CLATTN_API void clattn_context_release(clattn_context *context);
 /* The OpenCL handles (not retained for the caller).  Either pointer may be NULL. */
 CLATTN_API clattn_status clattn_context_handles(const clattn_context *context, cl_context *cl, cl_device_id *device);
 
+/* Whether kernels may use AMX, the CPU's matrix unit. */
+typedef int32_t clattn_amx;
+enum {
+  CLATTN_AMX_NONE = 0,        /* not a CPU device, or its CPU has no AMX for bf16, or the system isn't x86-64 Linux */
+  CLATTN_AMX_NOT_ALLOWED = 1, /* there, but clattn_context_options.allow_amx is 0 */
+  CLATTN_AMX_REFUSED = 2,     /* the operating system does not give its registers to this process */
+  CLATTN_AMX_USABLE = 3
+};
+
 /* Facts that selection uses, asked of the device once. */
 typedef struct clattn_device_info {
   size_t struct_size;
@@ -217,6 +228,7 @@ typedef struct clattn_device_info {
   uint32_t local_is_real; /* 1: local memory is its own storage (CL_LOCAL) */
   uint32_t has_fp16, has_sub_groups, little_endian, out_of_order, address_bits;
   uint32_t max_parameter_bytes; /* arguments of one kernel */
+  clattn_amx amx;
 } clattn_device_info;
 CLATTN_API void clattn_device_info_init(clattn_device_info *info);
 CLATTN_API clattn_status clattn_context_device_info(const clattn_context *context, clattn_device_info *info);

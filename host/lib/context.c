@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "os.h"
 #include "status.h"
 
 #define TEXT_OF_(x) #x
@@ -71,8 +72,8 @@ static clattn_status check_options(const clattn_context_options *options, clattn
   if (options->cache_folder != NULL && options->cache_get != NULL)
     return clattni_fail(error, CLATTN_ERROR_VALUE,
                         "cache_folder and cache_get are both given: the cache is one of them");
-  if (options->allow_amx != 0)
-    return clattni_fail(error, CLATTN_ERROR_NOT_SUPPORTED, "allow_amx is not supported yet");
+  if (options->allow_amx > 1)
+    return clattni_fail(error, CLATTN_ERROR_VALUE, "allow_amx is %u: must be 0 or 1", options->allow_amx);
   return CLATTN_SUCCESS;
 }
 
@@ -141,6 +142,15 @@ static int belongs(cl_context cl, cl_device_id device, const clattni_allocator *
   return found;
 }
 
+/* A CPU device is this process's CPU. */
+static clattn_amx find_amx(const clattn_device_info *info, const clattn_context_options *options) {
+  if (info->type != CL_DEVICE_TYPE_CPU || info->address_bits != 64 || !clattni_amx_present())
+    return CLATTN_AMX_NONE;
+  if (options == NULL || !options->allow_amx)
+    return CLATTN_AMX_NOT_ALLOWED;
+  return clattni_amx_permit() ? CLATTN_AMX_USABLE : CLATTN_AMX_REFUSED;
+}
+
 clattn_status clattn_context_create(cl_context cl, cl_device_id device, const clattn_context_options *options,
                                     clattn_context **out, clattn_error *error) {
   clattn_context *context = NULL;
@@ -190,6 +200,7 @@ clattn_status clattn_context_create(cl_context cl, cl_device_id device, const cl
   status = clattni_device_query(device, &context->info, error);
   if (status != CLATTN_SUCCESS)
     goto fail;
+  context->info.amx = find_amx(&context->info, options);
   if (options != NULL && options->tuning_text != NULL) {
     status = read_tuning(context, options->tuning_text, error);
     if (status != CLATTN_SUCCESS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one place with operating-system calls: a mutex and a clock. */
+/* The one place with operating-system calls: a mutex, a clock, permission for AMX. */
 #ifndef CLATTN_OS_H
 #define CLATTN_OS_H
 
@@ -18,5 +18,10 @@ void clattni_mutex_unlock(clattni_mutex *mutex);
 
 /* Monotonic seconds. */
 double clattni_seconds(void);
+
+/* 1 if this process's CPU has AMX for bf16, and the AVX-512 that the kernels use beside it. */
+int clattni_amx_present(void);
+/* Asks for its tile registers, for all threads of the process and for good; 1 if they may be used. */
+int clattni_amx_permit(void);
 
 #endif

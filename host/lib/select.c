@@ -113,6 +113,9 @@ static uint32_t parameter_bytes(const clattn_problem *resolved, const clattni_ke
 
 /* The table.  Selection takes the first row that fits and suits the device. */
 static const clattni_variant variants[] = {
+    {"flash-cpu-amx", "matrix",
+     "one pass over the keys with online softmax, for bf16 on CPUs with AMX, their matrix unit", "flash_cpu_amx",
+     CLATTNI_SHAPE_LANES, 1, 0, flash_lanes_kernels},
     {"flash-cpu-vector", "fused",
      "one pass over the keys with online softmax, for CPU devices: query rows in vector lanes", "flash_cpu_vector",
      CLATTNI_SHAPE_LANES, 1, 0, flash_lanes_kernels},
@@ -394,6 +397,67 @@ static void choose_lanes(const clattni_request *request, clattni_choice *choice)
     snprintf(choice->options + length, sizeof(choice->options) - (size_t)length, " -DCLATTN_KEY_BLOCK=%d", tile->block);
 }
 
+/* Whether the row is the one on the CPU's matrix unit. */
+static int is_amx(const clattni_variant *variant) {
+  return strcmp(variant->file, "flash_cpu_amx") == 0;
+}
+
+/* Tiles of 32 rows that a work-item of kernels/flash_cpu_amx.cl has. */
+#define AMX_ROWS 32
+#define AMX_TILES 4
+#define AMX_DIM 256
+#define AMX_KEYS 64
+
+/* Tiles that share what is prepared of keys and values: as many as rows fill, and at least four work-items for every
+ * compute unit where that leaves them two tiles. */
+static int choose_amx(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
+  static const char *const reasons[] = {
+      [CLATTN_AMX_NONE] = "the device is no CPU with AMX for bf16 under x86-64 Linux",
+      [CLATTN_AMX_NOT_ALLOWED] = "clattn_context_options.allow_amx is 0, so that clattn must not ask for AMX",
+      [CLATTN_AMX_REFUSED] = "the operating system refuses AMX registers to this process"};
+  const clattn_problem *problem = request->problem;
+  const clattn_device_info *device = request->device;
+  const char *reason = NULL;
+  if (device->amx < CLATTN_AMX_NONE || device->amx > CLATTN_AMX_USABLE)
+    reason = "clattn_device_info.amx holds no value of its enum";
+  else if (device->amx != CLATTN_AMX_USABLE)
+    reason = reasons[device->amx];
+  else if (problem->q.dtype != CLATTN_BF16 || problem->k.dtype != CLATTN_BF16 || problem->v.dtype != CLATTN_BF16)
+    reason = "q, k and v must be bf16";
+  else if (problem->similarity != CLATTN_DOT)
+    reason = "the similarity must be the dot product";
+  else if (problem->rope != CLATTN_ROPE_NONE)
+    reason = "rotary embedding gives numbers that are no bf16";
+  else if (problem->qk_dim > AMX_DIM || problem->v_dim > AMX_DIM)
+    reason = "head dimensions are at most 256";
+  else if (problem->outputs & CLATTN_OUT_SCORES)
+    reason = "it does not write scores";
+  else if (problem->flags & CLATTN_BATCH_INVARIANT)
+    reason = "when a row's maximum is renewed depends on the rows beside it, so that it is not batch invariant";
+  if (reason != NULL) {
+    clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT, "variant %s: %s", choice->variant->name, reason);
+    return 0;
+  }
+  const int64_t dim = problem->qk_dim > problem->v_dim ? problem->qk_dim : problem->v_dim;
+  choice->pack = choose_pack(problem, 1, AMX_ROWS * AMX_TILES);
+  const int64_t rows = problem->q_len * choice->pack;
+  const int64_t wanted = 4 * (int64_t)(device->compute_units < 65536 ? device->compute_units : 65536);
+  const int few = problem->batch < wanted && problem->q_heads < wanted; /* else there are enough, and no overflow */
+  const int64_t units = few ? problem->batch * (problem->q_heads / choice->pack) : wanted;
+  int64_t tiles = ceil_div(rows, AMX_ROWS);
+  tiles = tiles < 1 ? 1 : tiles > AMX_TILES ? AMX_TILES : tiles;
+  while (tiles > 2 && units < ceil_div(wanted, ceil_div(rows, tiles * AMX_ROWS)))
+    --tiles;
+  choice->rows = AMX_ROWS * (int32_t)tiles;
+  choice->key_multiple = AMX_KEYS;
+  choice->keys_per_chunk = AMX_KEYS;
+  choice->dim_chunk = AMX_DIM;
+  choice->gx = choice->gy = 1;
+  snprintf(choice->options, sizeof(choice->options),
+           "-DCLATTN_AMX=1 -DCLATTN_LANES=16 -DCLATTN_TILES=%d -DCLATTN_DIM=%d", (int)tiles, dim_class(dim));
+  return 1;
+}
+
 /* Bytes of local memory that a work-group of gx * gy items declares: kernels/group_tile.cl.h, three_step.cl and
  * flash_gpu_simt.cl. */
 static uint64_t tile_local_bytes(int gx, int gy, int fused, const clattn_problem *problem) {
@@ -543,7 +607,10 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
     return clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,
                         "variant %s needs %u bytes of kernel arguments; the device allows %u", variant->name,
                         parameters, device->max_parameter_bytes);
-  if (variant->shape == CLATTNI_SHAPE_LANES)
+  if (is_amx(variant)) {
+    if (!choose_amx(request, choice, error))
+      return CLATTN_ERROR_VARIANT_UNFIT;
+  } else if (variant->shape == CLATTNI_SHAPE_LANES)
     choose_lanes(request, choice);
   else if (!choose_tiles(request, choice, error))
     return CLATTN_ERROR_VARIANT_UNFIT;
@@ -580,19 +647,23 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
 }
 
 /* Which rows selection takes of its own accord. */
-static int suits(const clattni_variant *variant, const clattn_device_info *device) {
+static int suits(const clattni_variant *variant, const clattni_request *request) {
+  const clattn_device_info *device = request->device;
   const int cpu = (device->type & CL_DEVICE_TYPE_CPU) != 0;
   if (variant->by_name)
     return 0;
+  if (is_amx(variant)) /* a few rows wait for memory, and waste a tile of many */
+    return device->amx == CLATTN_AMX_USABLE && request->problem->q.dtype == CLATTN_BF16 &&
+           request->problem->q_len * choose_pack(request->problem, 1, AMX_ROWS * AMX_TILES) > 8;
   return variant->shape == CLATTNI_SHAPE_LANES ? cpu || device->max_work_group < 32 : 1;
 }
 
-/* A kill switch with a slip of the pen would forbid nothing: names are checked.  "matrix" names a family to come. */
+/* A kill switch with a slip of the pen would forbid nothing: names are checked. */
 static int is_forbiddable(const char *name) {
   for (uint32_t i = 0; clattni_variant_at(i) != NULL; ++i)
     if (strcmp(name, variants[i].name) == 0 || strcmp(name, variants[i].family) == 0)
       return 1;
-  return strcmp(name, "matrix") == 0;
+  return 0;
 }
 
 /* All names with commas between them, as many as fit. */
@@ -650,7 +721,7 @@ clattn_status clattni_select(const clattni_request *request, clattni_choice *cho
   }
   clattn_error_init(&skipped);
   for (uint32_t i = 0; i < count; ++i) {
-    if (!suits(&variants[i], request->device))
+    if (!suits(&variants[i], request))
       continue;
     const clattn_status status = try_variant(request, &variants[i], choice, first == CLATTN_SUCCESS ? &skipped : NULL);
     if (status == CLATTN_SUCCESS) {

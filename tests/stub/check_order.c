@@ -82,8 +82,8 @@ static void check_makes_nothing(const rig *r, const char *variant) {
 }
 
 static void test_makes_nothing(void **state) {
-  for (uint32_t v = 0; clattn_variant_name(v); ++v)
-    check_makes_nothing(*state, clattn_variant_name(v));
+  for (uint32_t v = 0; general_variant(v); ++v)
+    check_makes_nothing(*state, general_variant(v));
 }
 
 static void test_never_blocks(void **state) {
@@ -181,9 +181,9 @@ static void test_chains(void **state) {
   for (size_t kind = 0; kind < num_job_kinds; ++kind)
     for (int out_of_order = 0; out_of_order < 2; ++out_of_order)
       for (int options = 0; options < 4; ++options)
-        for (uint32_t v = 0; clattn_variant_name(v); ++v)
-          check_chain(r, job_kinds[kind], clattn_variant_name(v), out_of_order ? r->out_of_order : r->in_order,
-                      options & 1, (options & 2) != 0);
+        for (uint32_t v = 0; general_variant(v); ++v)
+          check_chain(r, job_kinds[kind], general_variant(v), out_of_order ? r->out_of_order : r->in_order, options & 1,
+                      (options & 2) != 0);
 }
 
 /* Without an event and without gates, launches are still ordered among themselves. */

@@ -282,9 +282,9 @@ static void check_arguments(const rig *r, const char *variant, int on_device) {
 }
 
 static void test_arguments(void **state) {
-  for (uint32_t v = 0; clattn_variant_name(v); ++v)
+  for (uint32_t v = 0; general_variant(v); ++v)
     for (int on_device = 0; on_device < 2; ++on_device)
-      check_arguments(*state, clattn_variant_name(v), on_device);
+      check_arguments(*state, general_variant(v), on_device);
 }
 
 /* Programs are shared by problems of the same types and the same hook. */

@@ -309,6 +309,14 @@ int job_has_entries(const job *j) {
   return (j->flags & (JOB_LENGTHS | JOB_RULES | JOB_PACKED | JOB_PAGED)) != 0;
 }
 
+const char *general_variant(uint32_t v) {
+  const char *name = NULL;
+  for (uint32_t n = 0; (name = clattn_variant_name(n)) != NULL; ++n)
+    if (strcmp(name, "flash-cpu-amx") != 0 && v-- == 0)
+      break;
+  return name;
+}
+
 void job_options(const job *j, clattn_plan_options *options) {
   clattn_plan_options_init(options);
   if (!(j->flags & JOB_CHECKED))

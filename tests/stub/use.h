@@ -99,6 +99,8 @@ void job_init(job *job, unsigned flags);
 /* 1: entries are staged for it, so that its plan has launches for that. */
 int job_has_entries(const job *job);
 /* The options that its plans are made with. */
+/* Name v of the variants that take every problem; a matrix unit's wants its types.  NULL past the last. */
+const char *general_variant(uint32_t v);
 void job_options(const job *job, clattn_plan_options *options);
 /* Buffers of exactly the size that the problem's tensors take. */
 void job_buffers(job *job, cl_context cl);
