@@ -4,8 +4,8 @@
  * S^T = K Q^T and O^T += V^T P^T go through tiles (amx_tiles.cl.h), and numerators are rounded to bf16 for the second.
  *
  * A work-item has CLATTN_TILES tiles of 32 rows, which share what is prepared of a block of keys: V^T, since tiles want
- * pairs of keys side by side.  The products of a tile's scores stand between the numerators of the tile before, so that
- * matrix and vector units work at the same time.
+ * pairs of keys side by side.  Tiles and blocks make one stream of items: while the vector unit finds the weights of one, the
+ * matrix unit multiplies the scores of the next and the values of the one before, a step of each in turn.
  *
  * Numerators are relative to a score that is at most e^CLATTN_SLACK below the largest one: most blocks leave it, and with
  * it the results so far, alone. */
@@ -17,7 +17,7 @@
 #define CLATTN_TILES 4
 #endif
 #ifndef CLATTN_AMX_KEYS /* of a block, a multiple of 32 */
-#define CLATTN_AMX_KEYS 64
+#define CLATTN_AMX_KEYS 128
 #endif
 
 #if CLATTN_LANES == 16 && CLATTN_NUMBER(CLATTN_K) == CLATTN_IS_bf16 /* a tensor that is not used has no type */
@@ -120,54 +120,57 @@ static inline void clattn_prepare_keys(const clattn_params *p, __global const us
  * e * CLATTN_STEPS + s. */
 static inline void clattn_prepare_values(const clattn_params *p, __global const ushort *v, const clattn_tile *t, int j0,
                                          int count, clattn_prepared *b) {
-  for (int s = 0; s < clattn_steps_of(count); ++s)
-    for (int d0 = 0; d0 < p->v_dim; d0 += CLATTN_STEP) {
-      uint16 low[16], high[16];
-#pragma unroll
-      for (int x = 0; x < 16; ++x) {
-        const int key = s * CLATTN_STEP + 2 * x;
-        const uint16 none = (uint16)(0);
-        const uint16 even =
-            key < count ? clattn_row_words(v + clattn_kv_row(p, &p->v, t->u.kv, j0 + key), p->v.element, d0, p->v_dim)
-                        : none;
-        const uint16 odd = key + 1 < count ? clattn_row_words(v + clattn_kv_row(p, &p->v, t->u.kv, j0 + key + 1),
-                                                              p->v.element, d0, p->v_dim)
-                                           : none;
-        /* words of two elements of a key become words of one element of two keys */
-        const uint16 first = (even & 0xffffu) | odd << 16, second = even >> 16 | (odd & 0xffff0000u);
-        low[x] = __builtin_shufflevector(first, second, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-        high[x] = __builtin_shufflevector(first, second, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-      }
-      clattn_transpose(low);
-      clattn_transpose(high);
-      uint *to = b->values + (d0 / 16 * CLATTN_STEPS + s) * CLATTN_TILE_WORDS;
-#pragma unroll
-      for (int x = 0; x < 16; ++x) {
-        *(uint16 *)(to + 16 * x) = low[x];
-        *(uint16 *)(to + CLATTN_STEPS * CLATTN_TILE_WORDS + 16 * x) = high[x];
-      }
+  uint copy[CLATTN_STEP * CLATTN_DIM / 2] __attribute__((aligned(64)));
+  const int dims = clattn_steps_of(p->v_dim) * CLATTN_STEP;
+  for (int s = 0; s < clattn_steps_of(count); ++s) {
+    const int left = count - s * CLATTN_STEP;
+    ulong at = (ulong)copy;
+    long row = 2 * CLATTN_DIM;
+#if CLATTN_AMX
+    if (left >= CLATTN_STEP && p->v_dim % CLATTN_STEP == 0 && p->v.element == 1 && p->page_size == 0) {
+      at = (ulong)(v + clattn_kv_row(p, &p->v, t->u.kv, j0 + s * CLATTN_STEP));
+      row = 2 * p->v.row;
     }
+#endif
+    if (at == (ulong)copy)
+      for (int x = 0; x < CLATTN_STEP; ++x) {
+        __global const ushort *from = v + clattn_kv_row(p, &p->v, t->u.kv, j0 + s * CLATTN_STEP + min(x, left - 1));
+        for (int d = 0; d < dims; d += CLATTN_STEP)
+          *(uint16 *)(copy + (x * CLATTN_DIM + d) / 2) =
+              x < left ? clattn_row_words(from, p->v.element, d, p->v_dim) : (uint16)(0);
+      }
+    for (int d = 0; d < dims; d += 8)
+      clattn_transpose_rows(at + 2 * d, row, b->values + (d / 16 * CLATTN_STEPS + s) * CLATTN_TILE_WORDS + d % 16 * 16);
+  }
 }
 
-/* Products of 32 keys of a block with a part's queries. */
-static inline void clattn_tile_scores(const clattn_params *p, const clattn_prepared *b, const clattn_part *part, int s,
-                                      float *block) {
+/* Operands of the scores of 32 keys of a block for a part's queries, and where these go. */
+static inline clattn_operand clattn_keys_at(const clattn_prepared *b, int s) {
   clattn_operand keys = b->keys;
   keys.at += s * b->more;
-  clattn_tiles_product(
-      keys, clattn_operand_of((ulong)part->queries, 64, CLATTN_TILE_BYTES, CLATTN_MQ * CLATTN_TILE_BYTES),
-      clattn_steps_of(p->qk_dim),
-      clattn_operand_of((ulong)(block + s * CLATTN_STEP * CLATTN_ROWS), CLATTN_ROW_BYTES, CLATTN_HALF_BYTES, 64), 0);
+  return keys;
 }
 
-/* Results += values times weights, 32 elements from d0 on. */
-static inline void clattn_tile_values(const clattn_prepared *b, const uint *weights, int steps, int d0,
-                                      clattn_part *part) {
-  clattn_tiles_product(
-      clattn_operand_of((ulong)(b->values + d0 / 16 * CLATTN_STEPS * CLATTN_TILE_WORDS), 64,
-                        CLATTN_STEPS * CLATTN_TILE_BYTES, CLATTN_TILE_BYTES),
-      clattn_operand_of((ulong)weights, 64, CLATTN_TILE_BYTES, CLATTN_MQ * CLATTN_TILE_BYTES), steps,
-      clattn_operand_of((ulong)(part->out + d0 * CLATTN_ROWS), CLATTN_ROW_BYTES, CLATTN_HALF_BYTES, 64), 1);
+static inline clattn_operand clattn_queries_of(const clattn_part *part) {
+  return clattn_operand_of((ulong)part->queries, 64, CLATTN_TILE_BYTES, CLATTN_MQ * CLATTN_TILE_BYTES);
+}
+
+static inline clattn_operand clattn_scores_at(float *block, int s) {
+  return clattn_operand_of((ulong)(block + s * CLATTN_STEP * CLATTN_ROWS), CLATTN_ROW_BYTES, CLATTN_HALF_BYTES, 64);
+}
+
+/* The same of 32 elements of the results, from d on. */
+static inline clattn_operand clattn_values_at(const clattn_prepared *b, int d) {
+  return clattn_operand_of((ulong)(b->values + d / 16 * CLATTN_STEPS * CLATTN_TILE_WORDS), 64,
+                           CLATTN_STEPS * CLATTN_TILE_BYTES, CLATTN_TILE_BYTES);
+}
+
+static inline clattn_operand clattn_weights_of(const uint *weights) {
+  return clattn_operand_of((ulong)weights, 64, CLATTN_TILE_BYTES, CLATTN_MQ * CLATTN_TILE_BYTES);
+}
+
+static inline clattn_operand clattn_results_at(clattn_part *part, int d) {
+  return clattn_operand_of((ulong)(part->out + d * CLATTN_ROWS), CLATTN_ROW_BYTES, CLATTN_HALF_BYTES, 64);
 }
 
 /* Whether every score of a block is a product times the scale, kept. */
@@ -185,11 +188,10 @@ static inline int clattn_is_plain(const clattn_params *p, const clattn_inputs *i
 #endif
 }
 
-/* What numerators of a block are computed from: 2^(score * by - off), or 2^((score - off) * by). */
+/* A numerator is 2^(score * by + off). */
 typedef struct clattn_exponent {
   clattn_v off[CLATTN_MQ];
   float by;
-  int fused; /* 1: the first */
 } clattn_exponent;
 
 /* The largest scores of a block: finished ones, or plain products. */
@@ -214,6 +216,8 @@ static inline void clattn_block_top(const float *block, int count, clattn_v top[
 static inline void clattn_open_block(const clattn_params *p, const clattn_inputs *in, clattn_part *part, int j0,
                                      int count, int dims, int careful, float *block, clattn_exponent *e) {
   const clattn_shown none = {0, CLATTN_SCORES_NONE};
+  /* a multiplication is rounded once, the sum with `off` not: of scores beyond that would show */
+  const clattn_v small = (clattn_v)(1024.0f);
   clattn_running *run = &part->run;
   clattn_v top[CLATTN_MQ];
   const int whole = clattn_steps_of(count) * CLATTN_STEP;
@@ -224,8 +228,7 @@ static inline void clattn_open_block(const clattn_params *p, const clattn_inputs
     clattn_block_top(block, whole, top);
     for (int m = 0; m < CLATTN_MQ; ++m) {
       top[m] *= (clattn_v)(in->scale);
-      /* a multiplication is rounded once, the sum not: of large scores that would show */
-      plain = plain && all(fabs(clattn_maximum(top[m], run->top[m])) < (clattn_v)(1024.0f));
+      plain = plain && all(fabs(clattn_maximum(top[m], run->top[m])) < small);
     }
   }
   if (!plain) {
@@ -233,6 +236,7 @@ static inline void clattn_open_block(const clattn_params *p, const clattn_inputs
       top[m] = (clattn_v)(-INFINITY);
     clattn_finish_scores(p, in, &none, &part->t, j0, count, block, top, run->logit);
   }
+  int near = 1;
   for (int m = 0; m < CLATTN_MQ; ++m) {
     const clattn_vi grown = top[m] > run->top[m] + (clattn_v)(CLATTN_SLACK);
     if (any(grown)) {
@@ -247,44 +251,44 @@ static inline void clattn_open_block(const clattn_params *p, const clattn_inputs
     }
     /* where all scores so far are -inf: a difference would be NaN, too */
     const clattn_v off = run->top[m] == (clattn_v)(-INFINITY) ? (clattn_v)(0.0f) : run->top[m];
-    e->off[m] = plain ? off * (clattn_v)(-CLATTN_LOG2E) : off;
+    near = near && all(fabs(off) < small);
+    e->off[m] = off * (clattn_v)(-CLATTN_LOG2E);
   }
-  e->fused = plain;
   e->by = plain ? in->scale * CLATTN_LOG2E : CLATTN_LOG2E;
+  for (int m = 0; !near && !careful && m < CLATTN_MQ; ++m) {
+    const clattn_v off = run->top[m] == (clattn_v)(-INFINITY) ? (clattn_v)(0.0f) : run->top[m];
+    for (int x = 0; x < whole; ++x)
+      *(clattn_v *)(block + x * CLATTN_ROWS + m * CLATTN_LANES) -= off;
+    e->off[m] = (clattn_v)(0.0f);
+  }
 }
 
-/* Weights of 32 keys, pairs of them in a word, from their scores; what they sum up to. */
-#define CLATTN_WEIGH(name, exponent)                                                                                   \
-  static inline void name(const float *block, const clattn_exponent *e, uint *weights, clattn_v sum[CLATTN_MQ]) {      \
-    const clattn_v by = (clattn_v)(e->by);                                                                             \
-    _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m) {                                                            \
-      const clattn_v off = e->off[m];                                                                                  \
-      clattn_v even = (clattn_v)(0.0f), odd = (clattn_v)(0.0f);                                                        \
-      _Pragma("unroll 4") for (int x = 0; x < CLATTN_STEP; x += 2) {                                                   \
-        const clattn_v s0 = *(const clattn_v *)(block + x * CLATTN_ROWS + m * CLATTN_LANES);                           \
-        const clattn_v s1 = *(const clattn_v *)(block + (x + 1) * CLATTN_ROWS + m * CLATTN_LANES);                     \
-        const clattn_v w0 = clattn_exp2_bf16(exponent(s0)), w1 = clattn_exp2_bf16(exponent(s1));                       \
-        even += w0;                                                                                                    \
-        odd += w1;                                                                                                     \
-        *(uint16 *)(weights + m * CLATTN_TILE_WORDS + x / 2 * 16) = clattn_pairs_of(w0, w1);                           \
-      }                                                                                                                \
-      sum[m] += even + odd;                                                                                            \
-    }                                                                                                                  \
-  }
-#define CLATTN_FUSED(s) fma(s, by, off)
-#define CLATTN_APART(s) (((s)-off) * by)
-CLATTN_WEIGH(clattn_weigh_plain, CLATTN_FUSED)
-CLATTN_WEIGH(clattn_weigh_any, CLATTN_APART)
+/* Weights of four keys, pairs of them in a word, from their scores; sums of even and odd keys grow by them. */
+#define CLATTN_PIECES (CLATTN_STEP / 4)
+static inline void clattn_weigh(const float *scores, const clattn_exponent *e, uint *weights,
+                                clattn_v sum[2 * CLATTN_MQ]) {
+  const clattn_v by = (clattn_v)(e->by);
+#pragma unroll
+  for (int m = 0; m < CLATTN_MQ; ++m)
+#pragma unroll
+    for (int x = 0; x < 4; x += 2) {
+      const float *at = scores + x * CLATTN_ROWS + m * CLATTN_LANES;
+      const clattn_v even = clattn_exp2_bf16(fma(*(const clattn_v *)at, by, e->off[m]));
+      const clattn_v odd = clattn_exp2_bf16(fma(*(const clattn_v *)(at + CLATTN_ROWS), by, e->off[m]));
+      sum[2 * m] += even;
+      sum[2 * m + 1] += odd;
+      *(uint16 *)(weights + m * CLATTN_TILE_WORDS + x / 2 * 16) = clattn_pairs_of(even, odd);
+    }
+}
 
 /* The same of a whole block in the careful round, by one number after the other: exact marks for excluded keys, whose
  * values are not touched. */
 static inline void clattn_weigh_kept(const clattn_params *p, __global const ushort *v, int j0, int count,
-                                     const float *block, const clattn_exponent *e, clattn_part *part,
-                                     clattn_v sum[CLATTN_MQ]) {
+                                     const float *block, clattn_part *part, clattn_v sum[CLATTN_MQ]) {
   for (int x = 0; x < count; ++x) {
     const long row = clattn_kv_row(p, &p->v, part->t.u.kv, j0 + x);
     for (int m = 0; m < CLATTN_MQ; ++m) {
-      const clattn_v w = clattn_numerator(CLATTN_VLOAD(block + x * CLATTN_ROWS + m * CLATTN_LANES), e->off[m]);
+      const clattn_v w = clattn_numerator(CLATTN_VLOAD(block + x * CLATTN_ROWS + m * CLATTN_LANES), part->run.top[m]);
       sum[m] += w;
       for (int d = 0; d < p->v_dim; ++d) {
         float *at = part->out + d * CLATTN_ROWS + m * CLATTN_LANES;
@@ -305,54 +309,174 @@ static inline void clattn_add_sums(const clattn_v sum[CLATTN_MQ], clattn_running
   }
 }
 
+/* A tile's part of the stream: a block of keys for 32 rows. */
+typedef struct clattn_item {
+  clattn_part *part; /* NULL past the end */
+  clattn_prepared *block;
+  int j0, count, steps;
+} clattn_item;
+
+/* Blocks that items in work may be of: one is weighed, the next one's scores and the last one's values are multiplied. */
+#define CLATTN_BLOCKS 3
+
+typedef struct clattn_stream {
+  clattn_interval keys;
+  int part, turn; /* the last one that an item had, and of its block in `prepared` */
+} clattn_stream;
+
 static inline int clattn_part_sees(const clattn_part *part, clattn_interval keys) {
   return part->t.u.keys.lo < keys.hi && part->t.u.keys.hi > keys.lo;
 }
 
+/* The next item; prepares its block if it is the first of it. */
+static inline clattn_item clattn_advance(const clattn_params *p, const clattn_inputs *in, __global const ushort *v,
+                                         const clattn_unit *u, int values, clattn_part *parts,
+                                         clattn_prepared prepared[CLATTN_BLOCKS], clattn_stream *s) {
+  clattn_item item;
+  item.part = 0;
+  item.block = prepared;
+  item.j0 = item.count = item.steps = 0;
+  while (s->keys.lo < s->keys.hi) {
+    while (++s->part < CLATTN_TILES && !clattn_part_sees(&parts[s->part], s->keys))
+      ;
+    if (s->part < CLATTN_TILES)
+      break;
+    s->keys = clattn_next_keys(p, in->blocks, u, s->keys.hi, u->keys.hi, CLATTN_AMX_KEYS);
+    s->part = -1;
+    s->turn = (s->turn + 1) % CLATTN_BLOCKS;
+    if (s->keys.lo < s->keys.hi) {
+      clattn_prepare_keys(p, in->k, &parts[0].t, s->keys.lo, s->keys.hi - s->keys.lo, &prepared[s->turn]);
+      if (values)
+        clattn_prepare_values(p, v, &parts[0].t, s->keys.lo, s->keys.hi - s->keys.lo, &prepared[s->turn]);
+    }
+  }
+  if (s->keys.lo < s->keys.hi) {
+    item.part = &parts[s->part];
+    item.block = &prepared[s->turn];
+    item.j0 = s->keys.lo;
+    item.count = s->keys.hi - s->keys.lo;
+    item.steps = clattn_steps_of(item.count);
+  }
+  return item;
+}
+
+/* Scores of a whole item; results of one. */
+static inline void clattn_score_item(const clattn_params *p, const clattn_item *item, float *block) {
+  clattn_tile_sums sums;
+  for (int s = 0; s < item->steps; ++s) {
+    clattn_tiles_zero(&sums);
+    for (int x = 0; x < clattn_steps_of(p->qk_dim); ++x)
+      clattn_tiles_step(&sums, clattn_keys_at(item->block, s), clattn_queries_of(item->part), x);
+    clattn_tiles_store(&sums, clattn_scores_at(block, s));
+  }
+}
+
+static inline void clattn_value_item(const clattn_item *item, const uint *weights, int dims) {
+  clattn_tile_sums sums;
+  for (int d = 0; d < dims; d += CLATTN_STEP) {
+    clattn_tiles_load(&sums, clattn_results_at(item->part, d));
+    for (int x = 0; x < item->steps; ++x)
+      clattn_tiles_step(&sums, clattn_values_at(item->block, d), clattn_weights_of(weights), x);
+    clattn_tiles_store(&sums, clattn_results_at(item->part, d));
+  }
+}
+
 /* One pass over the keys. */
 static inline void clattn_pass(const clattn_params *p, const clattn_inputs *in, __global const ushort *v,
-                               const clattn_unit *u, int dims, int careful, clattn_part *parts, clattn_prepared *b) {
-  float block[2][CLATTN_AMX_KEYS * CLATTN_ROWS] __attribute__((aligned(64)));
-  uint weights[CLATTN_STEPS * CLATTN_MQ * CLATTN_TILE_WORDS] __attribute__((aligned(64)));
+                               const clattn_unit *u, int dims, clattn_part *parts,
+                               clattn_prepared prepared[CLATTN_BLOCKS]) {
+  float block[CLATTN_AMX_KEYS * CLATTN_ROWS] __attribute__((aligned(64)));
+  uint weights[2][CLATTN_STEPS * CLATTN_MQ * CLATTN_TILE_WORDS] __attribute__((aligned(64)));
+  const int dim_steps = clattn_steps_of(p->qk_dim), value_steps = clattn_steps_of(dims);
+  clattn_stream stream = {{u->keys.lo, u->keys.lo}, -1, 0};
+  clattn_item last, now, next;
+  clattn_tile_sums sums;
+  int turn = 0;
+  stream.keys = clattn_next_keys(p, in->blocks, u, u->keys.lo, u->keys.hi, CLATTN_AMX_KEYS);
+  if (stream.keys.lo < stream.keys.hi) {
+    clattn_prepare_keys(p, in->k, &parts[0].t, stream.keys.lo, stream.keys.hi - stream.keys.lo, &prepared[0]);
+    if (dims > 0)
+      clattn_prepare_values(p, v, &parts[0].t, stream.keys.lo, stream.keys.hi - stream.keys.lo, &prepared[0]);
+  }
+  now = clattn_advance(p, in, v, u, dims > 0, parts, prepared, &stream);
+  last = now;
+  last.part = 0;
+  if (now.part)
+    clattn_score_item(p, &now, block);
+  while (now.part) {
+    clattn_exponent e;
+    clattn_v sum[2 * CLATTN_MQ];
+    if (last.part == now.part) { /* before what it adds to is rescaled */
+      clattn_value_item(&last, weights[!turn], dims);
+      last.part = 0;
+    }
+    clattn_open_block(p, in, now.part, now.j0, now.count, dims, 0, block, &e);
+    next = clattn_advance(p, in, v, u, dims > 0, parts, prepared, &stream);
+    for (int m = 0; m < 2 * CLATTN_MQ; ++m)
+      sum[m] = (clattn_v)(0.0f);
+    const int rounds = max(now.steps, next.steps);
+    for (int s = 0; s < rounds; ++s) {
+      /* in each round some steps of both products, and between them, evenly, the weights of 32 keys */
+      const int d0 = last.part ? value_steps * s / rounds : 0, d1 = last.part ? value_steps * (s + 1) / rounds : 0;
+      const int products = (d1 - d0) * last.steps + (s < next.steps ? dim_steps : 0);
+      const int rate = products > 0 ? ((CLATTN_PIECES << 16) + products - 1) / products : 0;
+      const float *scores = block + s * CLATTN_STEP * CLATTN_ROWS;
+      uint *to = weights[turn] + s * CLATTN_MQ * CLATTN_TILE_WORDS;
+      const int pieces = s < now.steps ? CLATTN_PIECES : 0;
+      int piece = 0, due = 0;
+      for (int d = d0; d < d1; ++d) {
+        const clattn_operand results = clattn_results_at(last.part, d * CLATTN_STEP);
+        clattn_tiles_load(&sums, results);
+        for (int x = 0; x < last.steps; ++x) {
+          clattn_tiles_step(&sums, clattn_values_at(last.block, d * CLATTN_STEP), clattn_weights_of(weights[!turn]), x);
+          for (due += rate; piece < min(due >> 16, pieces); ++piece)
+            clattn_weigh(scores + 4 * piece * CLATTN_ROWS, &e, to + 2 * piece * 16, sum);
+        }
+        clattn_tiles_store(&sums, results);
+      }
+      if (s < next.steps)
+        clattn_tiles_zero(&sums);
+      for (int x = 0; s < next.steps && x < dim_steps; ++x) {
+        clattn_tiles_step(&sums, clattn_keys_at(next.block, s), clattn_queries_of(next.part), x);
+        for (due += rate; piece < min(due >> 16, pieces); ++piece)
+          clattn_weigh(scores + 4 * piece * CLATTN_ROWS, &e, to + 2 * piece * 16, sum);
+      }
+      for (; piece < pieces; ++piece)
+        clattn_weigh(scores + 4 * piece * CLATTN_ROWS, &e, to + 2 * piece * 16, sum);
+      if (s < next.steps) /* where the scores were that have become weights */
+        clattn_tiles_store(&sums, clattn_scores_at(block, s));
+    }
+    for (int m = 0; m < CLATTN_MQ; ++m)
+      sum[m] = sum[2 * m] + sum[2 * m + 1];
+    clattn_add_sums(sum, &now.part->run);
+    last = now;
+    if (dims == 0)
+      last.part = 0;
+    now = next;
+    turn = !turn;
+  }
+  if (last.part)
+    clattn_value_item(&last, weights[!turn], dims);
+}
+
+/* The same with selects, one item after the other. */
+static inline void clattn_careful_pass(const clattn_params *p, const clattn_inputs *in, __global const ushort *v,
+                                       const clattn_unit *u, int dims, clattn_part *parts, clattn_prepared *prepared) {
+  float block[CLATTN_AMX_KEYS * CLATTN_ROWS] __attribute__((aligned(64)));
   clattn_interval keys = clattn_next_keys(p, in->blocks, u, u->keys.lo, u->keys.hi, CLATTN_AMX_KEYS);
   for (; keys.lo < keys.hi; keys = clattn_next_keys(p, in->blocks, u, keys.hi, u->keys.hi, CLATTN_AMX_KEYS)) {
-    const int count = keys.hi - keys.lo, steps = clattn_steps_of(count);
-    clattn_prepare_keys(p, in->k, &parts[0].t, keys.lo, count, b);
-    if (dims > 0 && !careful)
-      clattn_prepare_values(p, v, &parts[0].t, keys.lo, count, b);
-    int now = 0, turn = 0;
-    while (now < CLATTN_TILES && !clattn_part_sees(&parts[now], keys))
-      ++now;
-    for (int s = 0; now < CLATTN_TILES && s < steps; ++s)
-      clattn_tile_scores(p, b, &parts[now], s, block[0]);
-    while (now < CLATTN_TILES) {
-      clattn_part *part = &parts[now];
+    const int count = keys.hi - keys.lo;
+    clattn_prepare_keys(p, in->k, &parts[0].t, keys.lo, count, prepared);
+    for (int g = 0; g < CLATTN_TILES; ++g) {
+      const clattn_item item = {&parts[g], prepared, keys.lo, count, clattn_steps_of(count)};
       clattn_exponent e;
       clattn_v sum[CLATTN_MQ];
-      int next = now + 1;
-      while (next < CLATTN_TILES && !clattn_part_sees(&parts[next], keys))
-        ++next;
       for (int m = 0; m < CLATTN_MQ; ++m)
         sum[m] = (clattn_v)(0.0f);
-      clattn_open_block(p, in, part, keys.lo, count, dims, careful, block[turn], &e);
-      for (int s = 0; s < steps; ++s) {
-        if (next < CLATTN_TILES)
-          clattn_tile_scores(p, b, &parts[next], s, block[!turn]);
-        const float *scores = block[turn] + s * CLATTN_STEP * CLATTN_ROWS;
-        uint *to = weights + s * CLATTN_MQ * CLATTN_TILE_WORDS;
-        if (e.fused)
-          clattn_weigh_plain(scores, &e, to, sum);
-        else if (!careful)
-          clattn_weigh_any(scores, &e, to, sum);
-      }
-      if (careful)
-        clattn_weigh_kept(p, v, keys.lo, count, block[turn], &e, part, sum);
-      else
-        for (int d = 0; d < dims; d += CLATTN_STEP)
-          clattn_tile_values(b, weights, steps, d, part);
-      clattn_add_sums(sum, &part->run);
-      now = next;
-      turn = !turn;
+      clattn_score_item(p, &item, block);
+      clattn_open_block(p, in, &parts[g], keys.lo, count, dims, 1, block, &e);
+      clattn_weigh_kept(p, v, keys.lo, count, block, &parts[g], sum);
+      clattn_add_sums(sum, &parts[g].run);
     }
   }
 }
@@ -419,7 +543,7 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
                              CLATTN_SCORE_ARGS) {
   CLATTN_COLLECT(in, p, work);
   clattn_part parts[CLATTN_TILES];
-  clattn_prepared prepared;
+  clattn_prepared prepared[CLATTN_BLOCKS];
   const int dims = p.rules & CLATTN_RULE_OUT ? p.v_dim : 0;
   const int whole = clattn_steps_of(dims) * CLATTN_STEP;
   const clattn_unit u = clattn_unit_of(&p, entries, table, round.first_tile + (int)get_group_id(0));
@@ -448,7 +572,10 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
       for (int x = 0; x < whole * CLATTN_MQ; ++x)
         *(clattn_v *)(parts[g].out + x * CLATTN_LANES) = (clattn_v)(0.0f);
     }
-    clattn_pass(&p, &in, v, &u, dims, careful, parts, &prepared);
+    if (careful)
+      clattn_careful_pass(&p, &in, v, &u, dims, parts, prepared);
+    else
+      clattn_pass(&p, &in, v, &u, dims, parts, prepared);
     for (int g = 0; g < CLATTN_TILES; ++g) {
       for (int m = 0; m < CLATTN_MQ; ++m)
         parts[g].run.sum[m] += parts[g].run.lost[m];

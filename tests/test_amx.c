@@ -110,9 +110,10 @@ static void tiles_of_a_work_item(void **state) {
   static const struct {
     const char *line;
     int rows;
-  } wanted[] = {{"hq=64 sq=2048 sk=100 d=64" TYPES, 128}, {"hq=64 sq=96 sk=100 d=64" TYPES, 96},
-                {"hq=64 sq=33 sk=100 d=64" TYPES, 64},    {"hq=64 sq=32 sk=100 d=64" TYPES, 32},
-                {"hq=1 sq=100 sk=100 d=64" TYPES, 64},    {"b=2147483647 hq=1024 sq=1 sk=1 d=1" TYPES, 32}};
+  } wanted[] = {{"hq=64 sq=2048 sk=100 d=64" TYPES, 256},        {"hq=64 sq=2048 sk=100 d=129" TYPES, 128},
+                {"hq=64 sq=96 sk=100 d=64" TYPES, 128},          {"hq=64 sq=33 sk=100 d=64" TYPES, 64},
+                {"hq=64 sq=32 sk=100 d=64" TYPES, 32},           {"hq=1 sq=100 sk=100 d=64" TYPES, 64},
+                {"b=2147483647 hq=1024 sq=1 sk=1 d=1" TYPES, 32}};
   asked a;
   for (size_t n = 0; n < sizeof wanted / sizeof wanted[0]; ++n) {
     begin_amx(&a, wanted[n].line);

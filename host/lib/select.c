@@ -404,9 +404,8 @@ static int is_amx(const clattni_variant *variant) {
 
 /* Tiles of 32 rows that a work-item of kernels/flash_cpu_amx.cl has. */
 #define AMX_ROWS 32
-#define AMX_TILES 4
+#define AMX_TILES 8
 #define AMX_DIM 256
-#define AMX_KEYS 64
 
 /* Tiles that share what is prepared of keys and values: as many as rows fill, and at least four work-items for every
  * compute unit where that leaves them two tiles. */
@@ -444,17 +443,21 @@ static int choose_amx(const clattni_request *request, clattni_choice *choice, cl
   const int64_t wanted = 4 * (int64_t)(device->compute_units < 65536 ? device->compute_units : 65536);
   const int few = problem->batch < wanted && problem->q_heads < wanted; /* else there are enough, and no overflow */
   const int64_t units = few ? problem->batch * (problem->q_heads / choice->pack) : wanted;
-  int64_t tiles = ceil_div(rows, AMX_ROWS);
-  tiles = tiles < 1 ? 1 : tiles > AMX_TILES ? AMX_TILES : tiles;
+  /* private memory: beside long heads there is room for half as many tiles, and for half a block of keys */
+  const int most = dim > 128 ? AMX_TILES / 2 : AMX_TILES, keys = dim > 128 ? 64 : 128;
+  int64_t tiles = 1; /* 1, 2, 4 or 8: each is a program of its own */
+  while (tiles < most && tiles * AMX_ROWS < rows)
+    tiles *= 2;
   while (tiles > 2 && units < ceil_div(wanted, ceil_div(rows, tiles * AMX_ROWS)))
-    --tiles;
+    tiles /= 2;
   choice->rows = AMX_ROWS * (int32_t)tiles;
-  choice->key_multiple = AMX_KEYS;
-  choice->keys_per_chunk = AMX_KEYS;
+  choice->key_multiple = keys;
+  choice->keys_per_chunk = keys;
   choice->dim_chunk = AMX_DIM;
   choice->gx = choice->gy = 1;
   snprintf(choice->options, sizeof(choice->options),
-           "-DCLATTN_AMX=1 -DCLATTN_LANES=16 -DCLATTN_TILES=%d -DCLATTN_DIM=%d", (int)tiles, dim_class(dim));
+           "-DCLATTN_AMX=1 -DCLATTN_LANES=16 -DCLATTN_TILES=%d -DCLATTN_AMX_KEYS=%d -DCLATTN_DIM=%d", (int)tiles, keys,
+           dim_class(dim));
   return 1;
 }
 
