@@ -141,7 +141,7 @@ static inline void clattn_tiles_step(clattn_tile_sums *sums, clattn_operand a, c
 #endif
 
 /* 16 x 16 words change rows and columns: four times the first half of the rows is dealt out between the second. */
-static inline void clattn_transpose(uint16 r[16]) {
+static inline void clattn_transpose_words(uint16 r[16]) {
 #pragma unroll
   for (int round = 0; round < 4; ++round) {
     uint16 s[16];

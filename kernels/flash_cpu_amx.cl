@@ -84,7 +84,7 @@ static inline void clattn_pair_queries(const clattn_params *p, __global const us
         r[l] = clattn_row_words(q + clattn_row(&p->q, t->u.b, t->h[lane], clattn_lane_at(t, lane)), p->q.element,
                                 s * CLATTN_STEP, p->qk_dim);
       }
-      clattn_transpose(r);
+      clattn_transpose_words(r);
       uint *to = part->queries + (s * CLATTN_MQ + m) * CLATTN_TILE_WORDS;
 #pragma unroll
       for (int x = 0; x < 16; ++x)
@@ -507,7 +507,7 @@ static inline void clattn_write_rows(const clattn_params *p, const clattn_part *
       const clattn_v y = *(const clattn_v *)(part->out + (d0 + x) * CLATTN_ROWS + m * CLATTN_LANES) * factor;
       r[x] = as_uint16((empty ? (clattn_v)(0.0f) : y) + (clattn_v)(0.0f));
     }
-    clattn_transpose(r);
+    clattn_transpose_words(r);
     float rows[16 * 16] __attribute__((aligned(64)));
 #pragma unroll
     for (int l = 0; l < 16; ++l)
