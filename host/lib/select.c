@@ -52,16 +52,21 @@ static const clattni_kernel three_step_kernels[CLATTNI_ENTRIES] = {
                                SLOT(CLATTNI_V_SCALE)}},
 };
 
+/* Fused kernels with query rows in vector lanes. */
+#define LANES_KERNELS                                                                                                  \
+  COMMON_KERNELS, [CLATTNI_FLASH] = {"flash",                                                                          \
+                                     {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_V),         \
+                                      SLOT(CLATTNI_SINK), PLACE_ARGS, SLOT(CLATTNI_O), SLOT(CLATTNI_LSE),              \
+                                      SLOT(CLATTNI_SCORES), SCORE_ARGS, SLOT(CLATTNI_V_SCALE)}}
+
 static const clattni_kernel flash_lanes_kernels[CLATTNI_ENTRIES] = {
-    COMMON_KERNELS,
-    [CLATTNI_FLASH] = {"flash",
-                       {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_V), SLOT(CLATTNI_SINK),
-                        PLACE_ARGS, SLOT(CLATTNI_O), SLOT(CLATTNI_LSE), SLOT(CLATTNI_SCORES), SCORE_ARGS,
-                        SLOT(CLATTNI_V_SCALE)}},
+    LANES_KERNELS,
     [CLATTNI_FLASH_PARTS] = {"flash_parts",
                              {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_SINK), PLACE_ARGS, SLOT(CLATTNI_O),
                               SLOT(CLATTNI_LSE)}},
 };
+
+static const clattni_kernel flash_amx_kernels[CLATTNI_ENTRIES] = {LANES_KERNELS};
 
 static const clattni_kernel flash_tiles_kernels[CLATTNI_ENTRIES] = {
     COMMON_KERNELS,
@@ -115,7 +120,7 @@ static uint32_t parameter_bytes(const clattn_problem *resolved, const clattni_ke
 static const clattni_variant variants[] = {
     {"flash-cpu-amx", "matrix",
      "one pass over the keys with online softmax, for bf16 on CPUs with AMX, their matrix unit", "flash_cpu_amx",
-     CLATTNI_SHAPE_LANES, 1, 0, flash_lanes_kernels},
+     CLATTNI_SHAPE_LANES, 1, 0, flash_amx_kernels},
     {"flash-cpu-vector", "fused",
      "one pass over the keys with online softmax, for CPU devices: query rows in vector lanes", "flash_cpu_vector",
      CLATTNI_SHAPE_LANES, 1, 0, flash_lanes_kernels},
