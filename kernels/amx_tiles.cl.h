@@ -8,6 +8,7 @@
 #define CLATTN_AMX_TILES_CL_H
 
 #include "lanes.cl.h"
+#include "softmax.cl.h"
 
 #ifndef CLATTN_AMX
 #define CLATTN_AMX 0
@@ -217,31 +218,30 @@ static inline uint16 clattn_pairs_of(float16 low, float16 high) {
   return (a >> 16) | (b & 0xffff0000u);
 }
 
-/* 2^x for x <= 16, NaN stays; from -150 down exactly 0.  The polynomial's error is below 2^-23, since its
- * results are summed as they are, for lse; where x is 0 there is none. */
+#if CLATTN_LANES == 16
+/* 2^x for x <= 16; NaN stays; below 2^-150 exactly 0.  Two instructions of AVX-512 give x - floor(x), and 2^floor(x) times
+ * a number; the polynomial between them is off by less than 2^-23, since its results are summed as they are, for lse, and
+ * by nothing where x is 0.  Compilers that do not know yet which CPU they work for have no such registers to name. */
 static inline float16 clattn_exp2_bf16(float16 x) {
-#if CLATTN_AMX
-  float16 f; /* x - floor(x), and 2^floor(x) times the rest: an instruction each */
+#if CLATTN_AMX && defined(__AVX512DQ__)
+  float16 f;
   __asm__("vreduceps $9, %1, %0" : "=v"(f) : "v"(x));
-#else
-  const float16 whole = floor(x);
-  const float16 f = x - whole;
-#endif
   float16 p = (float16)(0.001867130515165627f);
   p = fma(p, f, (float16)(0.009017029777169228f));
   p = fma(p, f, (float16)(0.05579991266131401f));
   p = fma(p, f, (float16)(0.24016444385051727f));
   p = fma(p, f, (float16)(0.6931512951850891f));
   p = fma(p, f, (float16)(1.0f));
-#if CLATTN_AMX
   __asm__("vscalefps %1, %0, %0" : "+v"(p) : "v"(x));
   return p;
 #else
-  const int16 up = as_int16(whole + (float16)(0x1.8p23f)) << 23;
-  const float16 scaled = as_float16(as_int16(p) + up);
-  const float16 near = x < (float16)(-126.0f) ? (float16)(0.0f) : scaled;
+  const float16 rounded = x + (float16)(0x1.8p23f);
+  const float16 e = clattn_exp2(rounded, x - (rounded - (float16)(0x1.8p23f)));
+  const float16 near = x < (float16)(-126.0f) ? (float16)(0.0f) : e;
   return x != x ? x : near;
 #endif
 }
+
+#endif
 
 #endif

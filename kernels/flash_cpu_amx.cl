@@ -547,7 +547,7 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
   const int dims = p.rules & CLATTN_RULE_OUT ? p.v_dim : 0;
   const int whole = clattn_steps_of(dims) * CLATTN_STEP;
   const clattn_unit u = clattn_unit_of(&p, entries, table, round.first_tile + (int)get_group_id(0));
-  (void)scores; /* three-step-cpu writes them */
+  (void)scores; /* other variants write them */
   for (int g = 0; g < CLATTN_TILES; ++g) {
     clattn_tile *t = &parts[g].t;
     t->u = u;

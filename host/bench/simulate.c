@@ -82,6 +82,7 @@ static int take_peaks(const char *path, const cJSON *object, bench_peaks *peaks)
 static int take_facts(const char *path, const cJSON *object, clattn_device_info *info, bench_context *context) {
   const double most32 = 4294967295.0, most53 = 9007199254740991.0;
   double units = 0, width = 0, group = 0, global = 0, largest = 0, local = 0, align = 0, bits = 0, parameters = 1024;
+  double amx = CLATTN_AMX_NONE;
   const struct {
     const char *key;
     double least, most;
@@ -95,7 +96,8 @@ static int take_facts(const char *path, const cJSON *object, clattn_device_info 
                  {"local_bytes", 0, most53, 1, &local},
                  {"base_align_bytes", 1, most32, 1, &align},
                  {"address_bits", 32, 64, 1, &bits},
-                 {"max_parameter_bytes", 256, most32, 0, &parameters}};
+                 {"max_parameter_bytes", 256, most32, 0, &parameters},
+                 {"amx", CLATTN_AMX_NONE, CLATTN_AMX_USABLE, 0, &amx}};
   const struct {
     const char *key;
     uint32_t *to;
@@ -137,6 +139,7 @@ static int take_facts(const char *path, const cJSON *object, clattn_device_info 
   info->base_align_bytes = (uint32_t)align;
   info->address_bits = (uint32_t)bits;
   info->max_parameter_bytes = (uint32_t)parameters;
+  info->amx = (clattn_amx)amx;
   return take_peaks(path, object, &context->peaks);
 }
 

@@ -121,8 +121,11 @@ static void print_device(const cli_device *device, const cli_session *session) {
   printf("  memory      %.1f GiB, largest allocation %.1f GiB, local %" PRIu64 " KiB%s\n",
          (double)info->global_bytes / (1 << 30), (double)info->max_alloc_bytes / (1 << 30), info->local_bytes / 1024,
          info->local_is_real ? "" : " (emulated)");
-  printf("  extras      fp16 %s, sub-groups %s, out-of-order queues %s\n", info->has_fp16 ? "yes" : "no",
-         info->has_sub_groups ? "yes" : "no", info->out_of_order ? "yes" : "no");
+  printf("  extras      fp16 %s, sub-groups %s, out-of-order queues %s%s\n", info->has_fp16 ? "yes" : "no",
+         info->has_sub_groups ? "yes" : "no", info->out_of_order ? "yes" : "no",
+         info->amx == CLATTN_AMX_USABLE    ? ", AMX (flash-cpu-amx for bf16)"
+         : info->amx == CLATTN_AMX_REFUSED ? ", AMX refused by the operating system"
+                                           : "");
   printf("  variants    ");
   if (each_variant(session->context, print_variant, NULL) == 0)
     printf("none");
@@ -159,6 +162,7 @@ static cJSON *add_device(cJSON *array, const cli_device *device, const cli_sessi
   cJSON_AddBoolToObject(o, "little_endian", (cJSON_bool)info->little_endian);
   cJSON_AddNumberToObject(o, "address_bits", info->address_bits);
   cJSON_AddNumberToObject(o, "max_parameter_bytes", info->max_parameter_bytes);
+  cJSON_AddNumberToObject(o, "amx", info->amx);
   each_variant(session->context, add_variant, cJSON_AddArrayToObject(o, "variants"));
   return o;
 }
