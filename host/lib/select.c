@@ -434,6 +434,8 @@ static int choose_amx(const clattni_request *request, clattni_choice *choice, cl
     reason = "rotary embedding gives numbers that are no bf16";
   else if (problem->qk_dim > AMX_DIM || problem->v_dim > AMX_DIM)
     reason = "head dimensions are at most 256";
+  else if (request->width != 0 && request->width != 16)
+    reason = "its vectors have 16 floats, and the context's config_text forces another width";
   else if (problem->outputs & CLATTN_OUT_SCORES)
     reason = "it does not write scores";
   else if (problem->flags & CLATTN_BATCH_INVARIANT)
