@@ -504,8 +504,8 @@ static inline void clattn_write_rows(const clattn_params *p, const clattn_part *
     uint16 r[16];
 #pragma unroll
     for (int x = 0; x < 16; ++x) {
-      const clattn_v y = *(const clattn_v *)(part->out + (d0 + x) * CLATTN_ROWS + m * CLATTN_LANES) * factor;
-      r[x] = as_uint16((empty ? (clattn_v)(0.0f) : y) + (clattn_v)(0.0f));
+      const clattn_v y = *(const clattn_v *)(part->out + (d0 + x) * CLATTN_ROWS + m * CLATTN_LANES);
+      r[x] = as_uint16((empty ? (clattn_v)(0.0f) : y) * factor + (clattn_v)(0.0f)); /* no -0 */
     }
     clattn_transpose_words(r);
     float rows[16 * 16] __attribute__((aligned(64)));
@@ -596,8 +596,10 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round, __
       const clattn_vi empty = run->sum[m] == (clattn_v)(0.0f);
       if (p.rules & CLATTN_RULE_SINK)
         by = clattn_join_sink(&run->top[m], &run->sum[m], clattn_sink_lanes(&p, sinks, t, m));
-      if (dims > 0)
-        clattn_write_rows(&p, &parts[g], m, by / run->sum[m], empty, dims, o);
+      if (dims > 0) { /* a sink that is NaN or +inf shows in rows without a key, too */
+        const clattn_v factor = run->sum[m] == (clattn_v)(0.0f) ? (clattn_v)(0.0f) : by / run->sum[m];
+        clattn_write_rows(&p, &parts[g], m, factor, empty, dims, o);
+      }
       if (p.rules & CLATTN_RULE_LSE)
         clattn_store_rows(&p.lse, t, lse, m,
                           run->sum[m] == (clattn_v)(0.0f) ? (clattn_v)(-INFINITY) : run->top[m] + log(run->sum[m]));
