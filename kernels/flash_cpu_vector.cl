@@ -134,14 +134,15 @@ static inline void clattn_weigh_kept(const clattn_params *p, __global const CLAT
 static inline void clattn_store_results(const clattn_params *p, const clattn_tile *t, int m, int d0, int dims,
                                         clattn_v sum, clattn_v kept, clattn_v by, const float *out,
                                         __global CLATTN_TYPE(CLATTN_O) * o) {
-  const clattn_vi none = sum == (clattn_v)(0.0f) || kept == (clattn_v)(0.0f);
+  const clattn_vi empty = kept == (clattn_v)(0.0f), none = sum == (clattn_v)(0.0f);
   for (int e = 0; e < dims; e += CLATTN_LANES) {
     const int d = min(e, dims - CLATTN_LANES);
     clattn_v r[CLATTN_LANES];
 #pragma unroll
     for (int a = 0; a < CLATTN_LANES; ++a) {
-      const clattn_v x = CLATTN_VLOAD(out + (d + a) * CLATTN_ROWS + m * CLATTN_LANES) * by / sum + (clattn_v)(0.0f);
-      r[a] = none ? (clattn_v)(0.0f) : x;
+      const clattn_v x = CLATTN_VLOAD(out + (d + a) * CLATTN_ROWS + m * CLATTN_LANES) * by;
+      const clattn_v values = empty ? (clattn_v)(0.0f) : x; /* as clattn_result does it: a sink may be NaN */
+      r[a] = none ? (clattn_v)(0.0f) : values / sum + (clattn_v)(0.0f);
     }
     clattn_transpose(r);
 #pragma unroll
