@@ -519,14 +519,7 @@ static inline void clattn_write_rows(const clattn_params *p, const clattn_part *
       const long to = clattn_row(&p->o, part->t.u.b, part->t.h[lane], clattn_lane_at(&part->t, lane));
       const float *row = rows + 16 * l;
       if (p->o.element == 1 && d0 + 16 <= dims) {
-        const float16 y = *(const float16 *)row;
-#if CLATTN_NUMBER(CLATTN_O) == CLATTN_IS_bf16
-        const uint16 bits = as_uint16(y);
-        const uint16 rounded = bits + 0x7fffu + (bits >> 16 & 1u);
-        vstore16(convert_ushort16((y != y ? bits | 0x400000u : rounded) >> 16), 0, o + to + d0);
-#else
-        vstore16(y, 0, o + to + d0);
-#endif
+        CLATTN_STORE_LANES(CLATTN_O)(*(const clattn_v *)row, o, to + d0);
       } else
         for (int x = 0; x < 16 && d0 + x < dims; ++x)
           CLATTN_STORE(CLATTN_O)(o, to + (d0 + x) * p->o.element, row[x]);

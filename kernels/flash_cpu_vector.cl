@@ -14,10 +14,11 @@ typedef struct clattn_running {
   clattn_v logit[CLATTN_MQ]; /* largest raw score over kept pairs */
 } clattn_running;
 
-/* Scores times `scale` become numerators relative to the new maximum; what was there before is to be scaled by
- * shrink[].  marked: with the marks of excluded keys. */
-static inline void clattn_online_softmax(int keys, float scale, int marked, float *block, const clattn_v top[CLATTN_MQ],
-                                         clattn_running *run, clattn_v shrink[CLATTN_MQ]) {
+/* Scores times scale[] become numerators relative to the new maximum; what was there before is to be scaled by shrink[].
+ * marked: with the marks of excluded keys. */
+static inline void clattn_online_softmax(int keys, const clattn_v scale[CLATTN_MQ], int marked, float *block,
+                                         const clattn_v top[CLATTN_MQ], clattn_running *run,
+                                         clattn_v shrink[CLATTN_MQ]) {
   clattn_v from[CLATTN_MQ], part[CLATTN_MQ];
 #pragma unroll
   for (int m = 0; m < CLATTN_MQ; ++m) {
@@ -33,10 +34,10 @@ static inline void clattn_online_softmax(int keys, float scale, int marked, floa
     for (int m = 0; m < CLATTN_MQ; ++m) {
       float *at = block + x * CLATTN_ROWS + m * CLATTN_LANES;
       const clattn_v s = CLATTN_VLOAD(at);
-      clattn_v e = clattn_exp_numerator(fma(s, (clattn_v)(scale), from[m]));
+      clattn_v e = clattn_exp_numerator(fma(s, scale[m], from[m]));
       part[m] += e;
       if (marked)
-        e = s == (clattn_v)(-INFINITY) ? CLATTN_AS_V((clattn_vi)(CLATTN_EXCLUDED_BITS)) : e;
+        e = s * scale[m] == (clattn_v)(-INFINITY) ? CLATTN_AS_V((clattn_vi)(CLATTN_EXCLUDED_BITS)) : e;
       CLATTN_VSTORE(e, at);
     }
 #pragma unroll
@@ -47,57 +48,70 @@ static inline void clattn_online_softmax(int keys, float scale, int marked, floa
   }
 }
 
+/* Rows of large scores get theirs scaled and rounded, as their maximum was: the exact product minus a rounded one is no
+ * longer near 0 for the largest, and what overflows must be infinite.  It depends on nothing but the row. */
+static inline void clattn_scale_large(int keys, const clattn_v top[CLATTN_MQ], clattn_v factor[CLATTN_MQ],
+                                      float *block) {
+  for (int m = 0; m < CLATTN_MQ; ++m) {
+    const clattn_vi large = fabs(top[m]) >= (clattn_v)(64.0f) && top[m] != (clattn_v)(-INFINITY);
+    if (!any(large))
+      continue;
+    for (int x = 0; x < keys; ++x) {
+      float *at = block + x * CLATTN_ROWS + m * CLATTN_LANES;
+      const clattn_v s = CLATTN_VLOAD(at);
+      CLATTN_VSTORE(large ? s * factor[m] : s, at);
+    }
+    factor[m] = large ? (clattn_v)(1.0f) : factor[m];
+  }
+}
+
 #if !CLATTN_FEW
-/* acc[a][m] += numerators of the tile's rows * element a of the value row at `row`, over the keys x; elements are `step`
- * apart.  A macro, since rows are in global or private memory. */
-#define CLATTN_WEIGH_KEYS(row, step)                                                                                   \
-  for (int x = 0; x < keys; ++x) {                                                                                     \
-    clattn_v w[CLATTN_MQ];                                                                                             \
-    _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m) w[m] =                                                       \
-        CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES);                                                 \
-    _Pragma("unroll") for (int a = 0; a < CLATTN_ND; ++a) {                                                            \
-      const clattn_v y = (clattn_v)((row)[a * (step)]);                                                                \
-      _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m) acc[a][m] = fma(w[m], y, acc[a][m]);                       \
+/* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys, CLATTN_ND value elements at a time from d
+ * on, as long as there are so many; `row`: those of key x.  A macro, since rows are in global or private memory. */
+#define CLATTN_WEIGH(prepare, row)                                                                                     \
+  for (; d + CLATTN_ND <= dims; d += CLATTN_ND) {                                                                      \
+    clattn_v acc[CLATTN_ND][CLATTN_MQ];                                                                                \
+    prepare;                                                                                                           \
+    _Pragma("unroll") for (int a = 0; a < CLATTN_ND; ++a) _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m)        \
+        acc[a][m] = (clattn_v)(0.0f);                                                                                  \
+    for (int x = 0; x < keys; ++x) {                                                                                   \
+      clattn_v w[CLATTN_MQ];                                                                                           \
+      _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m) w[m] =                                                     \
+          CLATTN_VLOAD(numerators + x * CLATTN_ROWS + m * CLATTN_LANES);                                               \
+      _Pragma("unroll") for (int a = 0; a < CLATTN_ND; ++a) {                                                          \
+        const clattn_v y = (clattn_v)((row)[a]);                                                                       \
+        _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m) acc[a][m] = fma(w[m], y, acc[a][m]);                     \
+      }                                                                                                                \
+    }                                                                                                                  \
+    _Pragma("unroll") for (int a = 0; a < CLATTN_ND; ++a) _Pragma("unroll") for (int m = 0; m < CLATTN_MQ; ++m) {      \
+      float *at = out + (d + a) * CLATTN_ROWS + m * CLATTN_LANES;                                                      \
+      CLATTN_VSTORE(fma(CLATTN_VLOAD(at), shrink[m], acc[a][m]), at);                                                  \
     }                                                                                                                  \
   }
 
-/* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys, whose rows start at v + rows[key]:
- * `dims` value elements from d0 on. */
+/* Values that can't be read as they lie: of other types, or with elements apart, whose addresses would not fit in
+ * registers. Returns how many elements are done. */
+static int clattn_weigh_widened(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
+                                const long *rows CLATTN_VALUE_SCALES, int d0, int dims, int keys,
+                                const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
+  float wide[CLATTN_KEY_BLOCK * CLATTN_ND];
+  int d = 0;
+  CLATTN_WEIGH(clattn_widen_values(p, v, rows CLATTN_GIVE_VALUE_SCALES, d0 + d, keys, wide), wide + x * CLATTN_ND)
+  return d;
+}
+
+/* out = out * shrink + numerators . v over one block of keys, whose rows start at v + rows[key]: `dims` value elements
+ * from d0 on. */
 static inline void clattn_weigh_block(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
                                       const long *rows CLATTN_VALUE_SCALES, int d0, int dims, int keys,
                                       const float *numerators, const clattn_v shrink[CLATTN_MQ], float *out) {
   int d = 0;
-#if CLATTN_V_WIDENED
-  float wide[CLATTN_KEY_BLOCK * CLATTN_ND];
+#if !CLATTN_V_WIDENED
+  if (p->v.element == 1)
+    CLATTN_WEIGH((void)0, v + d0 + d + rows[x])
+  else
 #endif
-  for (; d + CLATTN_ND <= dims; d += CLATTN_ND) {
-    clattn_v acc[CLATTN_ND][CLATTN_MQ];
-#if CLATTN_V_WIDENED
-    clattn_widen_values(p, v, rows CLATTN_GIVE_VALUE_SCALES, d0 + d, keys, wide);
-#else
-    __global const float *from = v + (d0 + d) * p->v.element;
-#endif
-#pragma unroll
-    for (int a = 0; a < CLATTN_ND; ++a)
-#pragma unroll
-      for (int m = 0; m < CLATTN_MQ; ++m)
-        acc[a][m] = (clattn_v)(0.0f);
-#if CLATTN_V_WIDENED
-    CLATTN_WEIGH_KEYS(wide + x * CLATTN_ND, 1)
-#else
-    if (p->v.element == 1) /* known when compiled, it costs no address */
-      CLATTN_WEIGH_KEYS(from + rows[x], 1)
-    else
-      CLATTN_WEIGH_KEYS(from + rows[x], p->v.element)
-#endif
-#pragma unroll
-    for (int a = 0; a < CLATTN_ND; ++a)
-#pragma unroll
-      for (int m = 0; m < CLATTN_MQ; ++m) {
-        float *at = out + (d + a) * CLATTN_ROWS + m * CLATTN_LANES;
-        CLATTN_VSTORE(fma(CLATTN_VLOAD(at), shrink[m], acc[a][m]), at);
-      }
-  }
+    d = clattn_weigh_widened(p, v, rows CLATTN_GIVE_VALUE_SCALES, d0, dims, keys, numerators, shrink, out);
   for (; d < dims; ++d)
     for (int m = 0; m < CLATTN_MQ; ++m) {
       clattn_v acc = (clattn_v)(0.0f);
@@ -357,7 +371,8 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
   float out[CLATTN_DIM * CLATTN_ROWS] CLATTN_ALIGNED;
   float block[CLATTN_KEY_BLOCK * CLATTN_ROWS] CLATTN_ALIGNED;
   const int plain = clattn_scores_plain(&p, &in);
-  const float factor = plain && !(p.rules & CLATTN_RULE_BIAS) ? in.scale : 1.0f; /* that the block still lacks */
+  const float lacking =
+      plain && !(p.rules & CLATTN_RULE_BIAS) ? in.scale : 1.0f; /* the factor of scores in the block */
   clattn_key_rows rows;
 #if CLATTN_IS_QUANTISED(CLATTN_V)
   clattn_key_rows scales;
@@ -380,18 +395,21 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
     clattn_interval keys = clattn_next_keys(&p, blocks, &t.u, t.u.keys.lo, t.u.keys.hi, CLATTN_KEY_BLOCK);
     while (keys.lo < keys.hi) {
       const int count = keys.hi - keys.lo;
-      clattn_v top[CLATTN_MQ], largest[CLATTN_MQ], shrink[CLATTN_MQ];
-      for (int m = 0; m < CLATTN_MQ; ++m)
+      clattn_v top[CLATTN_MQ], largest[CLATTN_MQ], shrink[CLATTN_MQ], factor[CLATTN_MQ];
+      for (int m = 0; m < CLATTN_MQ; ++m) {
         top[m] = run.top[m];
+        factor[m] = (clattn_v)(lacking);
+      }
       clattn_products(&p, &in, q, &t, keys.lo, count, queries, block, largest);
       if (plain) {
-        clattn_exclude(&p, &in, &t, keys.lo, count, block, largest);
         if (p.rules & CLATTN_RULE_BIAS)
-          clattn_add_bias(&p, &in, &t, keys.lo, count, block, largest, run.logit);
-        else if (p.rules & CLATTN_RULE_MAX_LOGIT)
+          clattn_add_bias(&p, &in, &t, keys.lo, count, block, largest);
+        clattn_exclude(&p, &in, &t, keys.lo, count, block, largest);
+        if (p.rules & CLATTN_RULE_MAX_LOGIT)
           clattn_note_logits(count, in.scale, block, run.logit);
         for (int m = 0; m < CLATTN_MQ; ++m)
-          top[m] = clattn_maximum(top[m], largest[m] * (clattn_v)(factor));
+          top[m] = clattn_maximum(top[m], largest[m] * factor[m]);
+        clattn_scale_large(count, top, factor, block);
       } else
         clattn_finish_scores(&p, &in, &none, &t, keys.lo, count, block, top, run.logit);
       clattn_online_softmax(count, factor, careful, block, top, &run, shrink);

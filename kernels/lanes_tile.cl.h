@@ -435,7 +435,8 @@ static inline clattn_v clattn_hook_lanes(const clattn_inputs *in, const clattn_t
  * larger score: the same for every tile of a call, whatever is asked for beside o. */
 static inline int clattn_scores_plain(const clattn_params *p, const clattn_inputs *in) {
   return !CLATTN_HOOKED && in->softcap == 0.0f && in->scale > 0.0f && in->scale < INFINITY &&
-         !(p->rules & (CLATTN_RULE_HEAD_SCALE | CLATTN_RULE_ALIBI));
+         !(p->rules & (CLATTN_RULE_HEAD_SCALE | CLATTN_RULE_ALIBI)) &&
+         !((p->rules & CLATTN_RULE_BIAS) && (p->rules & CLATTN_RULE_MAX_LOGIT));
 }
 
 /* Of plain scores, raw products as they are: those of excluded keys become -inf, largest[] follows. */
@@ -469,10 +470,10 @@ static inline void clattn_note_logits(int keys, float scale, const float *block,
           clattn_maximum_nan(logit[m], CLATTN_VLOAD(block + x * CLATTN_ROWS + m * CLATTN_LANES) * (clattn_v)(scale));
 }
 
-/* Plain scores with a bias: scaled and final, largest[] and the largest raw score as well.  Bias rows are transposed as many keys at a time as there
- * are lanes. */
+/* Raw products become scores with a bias, in the two roundings of clattn_finish_scores; largest[] follows.  Bias rows are
+ * transposed, as many keys at a time as there are lanes. */
 static inline void clattn_add_bias(const clattn_params *p, const clattn_inputs *in, const clattn_tile *t, int j0,
-                                   int keys, float *block, clattn_v largest[CLATTN_MQ], clattn_v logit[CLATTN_MQ]) {
+                                   int keys, float *block, clattn_v largest[CLATTN_MQ]) {
   for (int m = 0; m < CLATTN_MQ; ++m) {
     const long *rows = t->bias + m * CLATTN_LANES;
     clattn_v most = (clattn_v)(-INFINITY), bias[CLATTN_LANES];
@@ -488,11 +489,9 @@ static inline void clattn_add_bias(const clattn_params *p, const clattn_inputs *
           bias[x] = clattn_bias_lanes(p, in, rows, j0 + x0 + x);
       for (int x = 0; x < some; ++x) {
         float *at = block + (x0 + x) * CLATTN_ROWS + m * CLATTN_LANES;
-        const clattn_v raw = CLATTN_VLOAD(at);
-        /* an infinite bias does not bring back what is excluded */
-        const clattn_v s = raw == (clattn_v)(-INFINITY) ? raw : fma(raw, (clattn_v)(in->scale), bias[x]);
-        if (p->rules & CLATTN_RULE_MAX_LOGIT)
-          logit[m] = clattn_maximum_nan(logit[m], s == (clattn_v)(-INFINITY) ? s : raw * (clattn_v)(in->scale));
+        const clattn_v raw = CLATTN_VLOAD(at) * (clattn_v)(in->scale);
+        clattn_v s = raw;
+        s += bias[x];
         most = clattn_maximum(most, s);
         CLATTN_VSTORE(s, at);
       }
@@ -556,7 +555,7 @@ static inline void clattn_finish_scores(const clattn_params *p, const clattn_inp
   }
 }
 
-#if CLATTN_V_WIDENED && !CLATTN_FEW
+#if !CLATTN_FEW
 /* Value elements d .. d + CLATTN_ND - 1 of `keys` rows: wide[key][element]. */
 static inline void clattn_widen_values(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
                                        const long *rows CLATTN_VALUE_SCALES, int d, int keys, float *wide) {
