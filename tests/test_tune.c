@@ -113,6 +113,95 @@ static void texts_of_others(void **state) {
   }
 }
 
+/* Another format is another version's. */
+static void other_formats(void **state) {
+  (void)state;
+  static const char *const texts[] = {"clattn tuning 2", "clattn tuning 2\n", "clattn tuning 2\r\nwhat it has\n"};
+  clattni_tuning tuning;
+  clattn_error error;
+  for (size_t n = 0; n < sizeof texts / sizeof texts[0]; ++n) {
+    assert_int_equal(parse(texts[n], &tuning, &error), CLATTN_SUCCESS);
+    assert_int_equal(tuning.count, 0);
+    assert_string_equal(tuning.foreign, "format is '2', here it is '1'");
+  }
+}
+
+/* However long the texts are, what is told of them differs, and fits into the reason of a plan. */
+static void foreign_texts_differ(void **state) {
+  (void)state;
+  static clattni_tuned entries[ENTRIES];
+  clattn_device_info device = cpu(16);
+  clattni_tuning tuning;
+  clattn_error error;
+  clattn_error_init(&error);
+  memset(device.driver, 'd', sizeof device.driver);
+  memcpy(device.driver, "1.0-", 4);
+  device.driver[sizeof device.driver - 1] = 0;
+  const size_t length = strlen(device.driver);
+  for (size_t place = 0; place <= length; ++place) {
+    char text[TEXT_BYTES], theirs[128], here[128], name[16];
+    (void)clattni_tuning_head(&device, text, sizeof text);
+    char *driver = strstr(text, "\ndriver ");
+    assert_non_null(driver);
+    if (place < length)
+      driver[8 + place] = 'x';
+    else
+      memmove(driver + 8 + length - 1, driver + 8 + length, strlen(driver + 8 + length) + 1); /* shorter */
+    assert_int_equal(clattni_tuning_parse(text, &device, entries, &tuning, &error), CLATTN_SUCCESS);
+    assert_int_equal(sscanf(tuning.foreign, "%15s is '%127[^']', here it is '%127[^']'", name, theirs, here), 3);
+    assert_string_equal(name, "driver");
+    assert_string_not_equal(theirs, here);
+    assert_int_equal(place < length, strchr(theirs, 'x') != NULL);
+    assert_true(strlen(tuning.foreign) <= 100);
+  }
+}
+
+/* As many tiles as a text may have, and one more; comments do not count. */
+static void many_tiles(void **state) {
+  (void)state;
+  static const int dims[] = {32, 64, 128, 256, 1024};
+  static const char *const types[] = {"f32", "f16", "bf16", "i8", "i4"};
+  static const char *const families[] = {"flash-cpu-vector width=4", "flash-cpu-vector width=8",
+                                         "flash-cpu-vector width=16"};
+  enum { TYPES = sizeof types / sizeof types[0], ROWS = 6, BYTES = 1 << 20 };
+  clattni_tuned *entries = calloc(CLATTNI_TUNED_MOST, sizeof *entries);
+  char *text = malloc(BYTES);
+  clattni_tuning tuning;
+  clattn_error error;
+  const clattn_device_info device = cpu(16);
+  size_t length;
+  clattn_error_init(&error);
+  assert_non_null(entries);
+  assert_non_null(text);
+  for (int most = CLATTNI_TUNED_MOST; most <= CLATTNI_TUNED_MOST + 1; ++most) {
+    length = (size_t)snprintf(text, BYTES, "%s", with_head(""));
+    for (int n = 0; n < most; ++n) {
+      const int rows = n % ROWS, dim = n / ROWS % 5, causal = n / ROWS / 5 % 2, k = n / ROWS / 10 % TYPES,
+                v = n / ROWS / 10 / TYPES % TYPES, family = n / ROWS / 10 / TYPES / TYPES;
+      static const char *const names[ROWS] = {"many", "few", "1", "2", "3", "4"};
+      static const char *const tiles[ROWS] = {"2 keys=8 dims=8 block=64", "1 keys=8 dims=8 block=64",
+                                              "1 keys=8 dims=8 block=64", "2 keys=8 dims=8 block=64",
+                                              "3 keys=8 dims=8 block=64", "4 keys=4 dims=4 block=64"};
+      assert_true(family < 3);
+      length += (size_t)snprintf(text + length, BYTES - length,
+                                 "tile %s dim=%d rows=%s causal=%d k=%s v=%s : vectors=%s\n#\n", families[family],
+                                 dims[dim], names[rows], causal, types[k], types[v], tiles[rows]);
+      assert_true(length < BYTES);
+    }
+    assert_int_equal(clattni_tuning_lines(text), CLATTNI_TUNED_MOST);
+    const clattn_status status = clattni_tuning_parse(text, &device, entries, &tuning, &error);
+    assert_int_equal(tuning.count, CLATTNI_TUNED_MOST);
+    if (most == CLATTNI_TUNED_MOST && status != CLATTN_SUCCESS)
+      fail_msg("%s", error.message);
+    if (most > CLATTNI_TUNED_MOST) {
+      assert_int_equal(status, CLATTN_ERROR_TEXT);
+      assert_non_null(strstr(error.message, "more than 4096 tiles"));
+    }
+  }
+  free(entries);
+  free(text);
+}
+
 static void garbled_texts(void **state) {
   (void)state;
 #define CLASS "tile flash-cpu-vector width=16 dim=64 rows=many causal=0 k=f32 v=f32"
@@ -127,6 +216,8 @@ static void garbled_texts(void **state) {
       {"tile ", "line 7: no class of problems"},
       {"tile a-name-that-is-longer-than-all-names-of-variants width=16", "no class of problems"},
       {"tile flash-cpu-vector", "no class of problems"},
+      {"tile flash-cpu-vecto width=16 dim=64 rows=many causal=0 k=f32 v=f32" TILE,
+       "line 7: no variant is called \"flash-cpu-vecto\""},
       {"tile flash-cpu-vector width=5 dim=64 rows=many causal=0 k=f32 v=f32" TILE, "no class of problems at \" dim=64"},
       {"tile flash-cpu-vector width=16 dim=65 rows=many causal=0 k=f32 v=f32" TILE, "no class of problems at \" rows"},
       {"tile flash-cpu-vector width=16 dim=064 rows=many causal=0 k=f32 v=f32" TILE, "no class of problems"},
@@ -158,9 +249,11 @@ static void garbled_texts(void **state) {
   static const char *const heads[][2] = {{"", "line 1: no tuning text: the first line must be 'clattn tuning 1'"},
                                          {"clattn\n", "line 1: no tuning text"},
                                          {"\nclattn tuning 1\n", "line 1: no tuning text"},
-                                         {"clattn tuning 2\n", "line 1: format '2'; this library reads 1"},
-                                         {"clattn tuning 1 \n", "line 1: format '1 '"},
-                                         {"clattn tuning one\n", "line 1: format 'one'"},
+                                         {"clattn tuning \n", "line 1: no tuning text"},
+                                         {"clattn tuning 01\n", "line 1: no tuning text"},
+                                         {"clattn tuning 2 \n", "line 1: no tuning text"},
+                                         {"clattn tuning 1 \n", "line 1: no tuning text"},
+                                         {"clattn tuning one\n", "line 1: no tuning text"},
                                          {"clattn tuning 1\nvendor x\n", "line 2: \"vendor x\" stands where 'library"},
                                          {"clattn tuning 1\nlibraryx\n", "stands where 'library ...' should"},
                                          {"clattn tuning 1\n# x\n", "line 3: the text ends where 'library"}};
@@ -663,9 +756,11 @@ static void contexts(void **state) {
 
 int main(int argc, char **argv) {
   static const struct CMUnitTest made_up[] = {
-      cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(texts_of_others), cmocka_unit_test(garbled_texts),
-      cmocka_unit_test(lanes_by_tuning),         cmocka_unit_test(not_tuned),       cmocka_unit_test(groups_by_tuning),
-      cmocka_unit_test(foreign_is_told),
+      cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(texts_of_others),
+      cmocka_unit_test(garbled_texts),           cmocka_unit_test(other_formats),
+      cmocka_unit_test(foreign_texts_differ),    cmocka_unit_test(many_tiles),
+      cmocka_unit_test(lanes_by_tuning),         cmocka_unit_test(not_tuned),
+      cmocka_unit_test(groups_by_tuning),        cmocka_unit_test(foreign_is_told),
   };
   static const struct CMUnitTest on_device[] = {
       cmocka_unit_test(contexts),

@@ -187,8 +187,10 @@ typedef struct clattn_context_options {
   uint32_t reserved[7];
   /* Tiles that were measured on this device: the contents of a file that 'clattn tune' wrote.  The text may go when the
    * call returns.  One of another device, driver or version of clattn is not used, which a warning of the log and the
-   * reason of each plan (clattn_plan_info.why) say; a text that is none is TEXT, with the line.  Tiles change results by
-   * rounding alone; batch-invariant problems keep the tile that they have without.  NULL: none. */
+   * reason of each plan (clattn_plan_info.why) say; so is one whose first line is "clattn tuning N" with another N.  A text
+   * that is none is TEXT, with the line, and so are unknown names in one of this version, and more than 4096 tiles.
+   * Tiles change results by rounding alone; batch-invariant problems keep the tile that they have without.  NULL: none.
+   */
   const char *tuning_text;
 } clattn_context_options;
 CLATTN_API void clattn_context_options_init(clattn_context_options *options);
@@ -542,7 +544,8 @@ CLATTN_API clattn_status clattn_supported_on(const clattn_device_info *device, c
  * ... one tile each that is worth a try, and none (*length 0) past the last: a context whose tuning_text is the head and
  * that line has it.  variant as in plan options.  Lines end without a newline, the head with one.  Texts are written as
  * by clattn_problem_format.  Errors of the candidate: those of clattn_supported; NOT_SUPPORTED where tiles are not
- * tuned: batch-invariant problems, rotary embedding, similarities other than dot, the three-step pipeline on CPUs. */
+ * tuned: batch-invariant problems, rotary embedding, similarities other than dot, the three-step pipeline on CPUs, and
+ * flash-cpu-amx, which a context with allow_amx picks for bf16 where it can. */
 CLATTN_API clattn_status clattn_tuning_head(const clattn_context *context, char *text, size_t capacity, size_t *length);
 CLATTN_API clattn_status clattn_tuning_candidate(const clattn_context *context, const clattn_problem *problem,
                                                  const char *variant, uint32_t index, char *text, size_t capacity,

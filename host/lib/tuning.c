@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dtype.h"
+#include "select.h"
 #include "status.h"
 
 /* ---- tiles ---- */
@@ -266,12 +267,24 @@ static int take_tile(scanner *s, const clattni_shape_class *of, clattni_tile *ou
   return 0;
 }
 
+static int is_variant(const char *name) {
+  for (uint32_t i = 0; clattni_variant_at(i) != NULL; ++i)
+    if (strcmp(clattni_variant_at(i)->name, name) == 0)
+      return 1;
+  return 0;
+}
+
 static clattn_status read_tile(scanner *s, clattni_tuned *entries, clattni_tuning *out) {
+  if (out->count == CLATTNI_TUNED_MOST)
+    return garbled(s, "more than %d tiles", CLATTNI_TUNED_MOST);
   clattni_tuned *tuned = &entries[out->count];
   memset(tuned, 0, sizeof(*tuned));
   if (!take_class(s, &tuned->of))
     return garbled(s, "no class of problems at \"%.60s\": VARIANT [width=N] dim=N rows=many|few|N causal=0|1 k=T v=T",
                    s->at);
+  /* The head says that this very version wrote it: other versions' names don't come here. */
+  if (!is_variant(tuned->of.variant))
+    return garbled(s, "no variant is called \"%s\"", tuned->of.variant);
   if (!skip(s, " :"))
     return garbled(s, "\"%.60s\" stands where ' :' and a tile should", s->at);
   const char *from = s->at;
@@ -285,6 +298,25 @@ static clattn_status read_tile(scanner *s, clattni_tuned *entries, clattni_tunin
   return CLATTN_SUCCESS;
 }
 
+/* The end of a text from a little before `from`, without parts of a UTF-8 character at its start. */
+static const char *end_from(const char *text, size_t from) {
+  size_t at = from > 12 ? from - 12 : 0;
+  while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80)
+    --at;
+  return text + at;
+}
+
+/* Two texts that differ, short enough for the reason of a plan: long ones from a little before they do. */
+static void tell_foreign(const char *name, const char *theirs, const char *here, clattni_tuning *out) {
+  size_t same = 0;
+  while (theirs[same] != 0 && theirs[same] == here[same])
+    ++same;
+  const int whole = strlen(theirs) <= 30 && strlen(here) <= 30;
+  const char *from = end_from(theirs, whole ? 0 : same), *to = end_from(here, whole ? 0 : same);
+  const char *dots = from > theirs ? "..." : "";
+  snprintf(out->foreign, sizeof(out->foreign), "%s is '%s%.30s', here it is '%s%.30s'", name, dots, from, dots, to);
+}
+
 /* A line of the head, which come in their order. */
 static clattn_status read_fact(scanner *s, const clattn_device_info *device, int fact, clattni_tuning *out) {
   char value[128];
@@ -292,14 +324,13 @@ static clattn_status read_fact(scanner *s, const clattn_device_info *device, int
     return garbled(s, "\"%.60s\" stands where '%s ...' should", s->line, fact_names[fact]);
   fact_of(device, fact, value);
   if (strcmp(s->at + 1, value) != 0 && out->foreign[0] == 0)
-    snprintf(out->foreign, sizeof(out->foreign), "%s is '%.48s', here it is '%.48s'", fact_names[fact], s->at + 1,
-             value);
+    tell_foreign(fact_names[fact], s->at + 1, value, out);
   return CLATTN_SUCCESS;
 }
 
 uint32_t clattni_tuning_lines(const char *text) {
   uint32_t lines = 1;
-  for (const char *c = text; *c != 0; ++c)
+  for (const char *c = text; *c != 0 && lines < CLATTNI_TUNED_MOST; ++c)
     lines += *c == '\n';
   return lines;
 }
@@ -311,14 +342,13 @@ clattn_status clattni_tuning_parse(const char *text, const clattn_device_info *d
   clattn_status status = CLATTN_SUCCESS;
   memset(out, 0, sizeof(*out));
   out->entries = entries;
-  if (!next_line(&s, &text, &too_long) || !skip(&s, "clattn tuning ")) {
+  int32_t format = 0;
+  if (!next_line(&s, &text, &too_long) || !skip(&s, "clattn tuning ") || !take_number(&s, &format) || *s.at != 0) {
     s.number = 1;
     return garbled(&s, "no tuning text: the first line must be 'clattn tuning %d'", CLATTNI_TUNING_FORMAT);
   }
-  int32_t format = 0;
-  if (!take_number(&s, &format) || *s.at != 0 || format != CLATTNI_TUNING_FORMAT)
-    return garbled(&s, "format '%.40s'; this library reads %d", s.line + strlen("clattn tuning "),
-                   CLATTNI_TUNING_FORMAT);
+  if (format != CLATTNI_TUNING_FORMAT) /* another version's */
+    snprintf(out->foreign, sizeof(out->foreign), "format is '%d', here it is '%d'", format, CLATTNI_TUNING_FORMAT);
   while (status == CLATTN_SUCCESS && out->foreign[0] == 0 && next_line(&s, &text, &too_long)) {
     if (s.line[0] == '#' || s.line[0] == 0)
       continue;

@@ -7,6 +7,7 @@
 #include "clattn.h"
 
 #define CLATTNI_TUNING_FORMAT 1
+#define CLATTNI_TUNED_MOST 4096 /* tiles of a text: a search goes through them all */
 
 /* What a tile is made of; what its family has not is 0. */
 typedef struct clattni_tile {
@@ -44,10 +45,10 @@ typedef struct clattni_tuning {
   char foreign[160]; /* why the text is not for this device, empty if it is: then there are no entries */
 } clattni_tuning;
 
-/* Entries that a text may have: its lines. */
+/* Entries that a text may have: its lines, at most CLATTNI_TUNED_MOST. */
 uint32_t clattni_tuning_lines(const char *text);
 /* Reads a text into `entries`, which has room for clattni_tuning_lines, and lives as long as *out.  Mistakes are TEXT
- * with the line; a text of another device, driver or version of clattn is read no further than its head. */
+ * with the line; a text of another format, device, driver or version of clattn is read no further than its head. */
 clattn_status clattni_tuning_parse(const char *text, const clattn_device_info *device, clattni_tuned *entries,
                                    clattni_tuning *out, clattn_error *error);
 /* The tile for a class, or NULL. */
