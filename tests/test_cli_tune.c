@@ -171,7 +171,15 @@ static void refuses(void **state) {
   is_in(err, "clattn: tuning_text is not used: driver is '~", 1);
   says("; not tuned: of the tuning driver is '~");
   write_file("bad.tuning", "tile x\n");
-  bad(RUN "--tuning bad.tuning --out kept.npy", 2, "tuning_text, line 7: no class of problems");
+  bad(RUN "--tuning bad.tuning --out kept.npy", 2,
+      "clattn: --tuning bad.tuning: tuning_text, line 7: no class of problems");
+  bad(RUN "--tuning bad.tuning --device 0", 2, "clattn: --tuning bad.tuning: tuning_text, line 7");
+  bad("bench --serve --tuning hand.tuning", 2, "--serve goes with --device alone");
+  bad("bench --serve --config width=8", 2, "--serve goes with --device alone");
+  write_text("next.tuning", "clattn tuning 2\nwhat it has\n"); /* another format: as another version's */
+  good(RUN "--tuning next.tuning --explain");
+  is_in(err, "clattn: tuning_text is not used: format is '2', here it is '1'", 1);
+  says("; not tuned: of the tuning format is '2'");
   bad("bench --quick --tuning bad.tuning", 2, "tuning_text, line 7");
   bad("warm --problems problems.txt --cache kernels --tuning bad.tuning", 2, "tuning_text, line 7");
   bad(RUN "--tuning none.tuning", 2, "none.tuning");
@@ -199,7 +207,8 @@ static void config(void **state) {
   says("tile        16 queries");
   good(RUN "--config \"forbid=fused\" --explain");
   says("three-step");
-  bad(RUN "--config width=7", 2, "config_text: width=7 must be 4, 8 or 16");
+  bad(RUN "--config width=7", 2, "clattn: --config: config_text: width=7 must be 4, 8 or 16");
+  bad(RUN "--config width=7 --tuning kept.tuning --device 0", 2, "clattn: --config: config_text: width=7");
   bad(RUN "--config width=4 --variant three-step", 2, "has no vector lanes");
 }
 

@@ -506,8 +506,9 @@ int cli_bench(int argc, char **argv) {
     code = cli_fail(CLI_USAGE, "--device-facts stands for a device that is not there: without --device, --baseline, "
                                "--tuning and --config");
   if (code == CLI_OK && o.serve &&
-      (o.json != NULL || o.csv != NULL || o.report != NULL || o.request.baseline != NULL ||
-       o.request.shapes.count > 0 || o.quick || o.list || o.dtype != NULL || o.only != NULL || o.facts != NULL))
+      (o.json != NULL || o.csv != NULL || o.report != NULL || o.request.baseline != NULL || o.setup.tuning != NULL ||
+       o.setup.config != NULL || o.request.shapes.count > 0 || o.quick || o.list || o.dtype != NULL || o.only != NULL ||
+       o.facts != NULL))
     code = cli_fail(CLI_USAGE, "--serve goes with --device alone");
   if (code == CLI_OK)
     code = cli_setup_begin(&o.setup);

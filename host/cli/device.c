@@ -141,9 +141,11 @@ int cli_device_list(cli_device **out, size_t *count) {
 }
 
 static const clattn_context_options *in_use;
+static const char *tuning_file;
 
-void cli_session_use(const clattn_context_options *options) {
+void cli_session_use(const clattn_context_options *options, const char *tuning) {
   in_use = options;
+  tuning_file = tuning;
 }
 
 static const char *cache_folder;
@@ -159,11 +161,10 @@ static void tell_warning(void *user, int level, const char *line) {
 }
 
 static void session_options(clattn_context_options *options) {
+  clattn_context_options_init(options);
+  options->allow_amx = 1; /* the program is its own process */
   if (in_use != NULL)
     *options = *in_use;
-  else
-    clattn_context_options_init(options);
-  options->allow_amx = 1; /* the program is its own process */
   options->cache_folder = cache_folder;
   if (cache_folder != NULL)
     options->log_fn = tell_warning;
@@ -196,6 +197,17 @@ clattn_status cli_session_try(const cli_device *device, cli_session *out, clattn
   return status;
 }
 
+/* Mistakes in texts are the option's, not the device's. */
+static int fail_open(clattn_status status, const clattn_error *error, const char *what) {
+  char option[320];
+  const int config = strncmp(error->message, "config_text", strlen("config_text")) == 0;
+  if (status != CLATTN_ERROR_TEXT || (!config && tuning_file == NULL))
+    return cli_fail_status(status, error, what);
+  if (!config)
+    snprintf(option, sizeof option, "--tuning %.300s", tuning_file);
+  return cli_fail_status(status, error, config ? "--config" : option);
+}
+
 int cli_session_open(const char *wanted, cli_session *out) {
   cli_device *list = NULL;
   size_t count = 0, found;
@@ -225,7 +237,7 @@ int cli_session_open(const char *wanted, cli_session *out) {
     }
     status = cli_session_try(&list[found], out, &error);
     if (status != CLATTN_SUCCESS)
-      code = cli_fail_status(status, &error, list[found].id);
+      code = fail_open(status, &error, list[found].id);
     goto done;
   }
   /* The library's own choice; the list only gives it its id. */
@@ -245,7 +257,7 @@ int cli_session_open(const char *wanted, cli_session *out) {
   if (status == CLATTN_SUCCESS)
     status = finish_session(out);
   if (status != CLATTN_SUCCESS) {
-    code = cli_fail_status(status, &error, "no usable device");
+    code = fail_open(status, &error, "no usable device");
     cli_session_close(out);
   }
 done:

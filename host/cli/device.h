@@ -26,8 +26,9 @@ typedef struct cli_session {
   cl_command_queue queue; /* in order */
 } cli_session;
 
-/* What contexts of sessions are made with from now on; NULL: the library's defaults.  It must outlive the sessions. */
-void cli_session_use(const clattn_context_options *options);
+/* What contexts of sessions are made with from now on; NULL: the library's defaults, and AMX.  tuning names the file of
+ * tuning_text in failures, or is NULL.  Both must outlive the sessions. */
+void cli_session_use(const clattn_context_options *options, const char *tuning);
 /* The folder that sessions opened from now on keep built kernels in; NULL, as at the start: none.  What is wrong with
  * it is told on stderr and costs no more than building again.  The text must stay. */
 void cli_cache_use(const char *folder);

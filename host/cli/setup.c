@@ -18,6 +18,7 @@ static void print_warning(void *user, int level, const char *line) {
 int cli_setup_begin(cli_setup *setup) {
   size_t length = 0;
   clattn_context_options_init(&setup->options);
+  setup->options.allow_amx = !setup->without_amx;
   setup->options.config_text = setup->config;
   if (setup->tuning != NULL) {
     const int code = cli_read_file("tuning", setup->tuning, &setup->text, &length);
@@ -28,13 +29,12 @@ int cli_setup_begin(cli_setup *setup) {
     setup->options.tuning_text = setup->text;
     setup->options.log_fn = print_warning;
   }
-  if (setup->config != NULL || setup->tuning != NULL)
-    cli_session_use(&setup->options);
+  cli_session_use(&setup->options, setup->tuning);
   return CLI_OK;
 }
 
 void cli_setup_end(cli_setup *setup) {
-  cli_session_use(NULL);
+  cli_session_use(NULL, NULL);
   free(setup->text);
   setup->text = NULL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --config and --tuning: what the contexts of a command are made with. */
+/* --config, --tuning and AMX: what the contexts of a command are made with. */
 #ifndef CLATTN_CLI_SETUP_H
 #define CLATTN_CLI_SETUP_H
 
@@ -7,6 +7,7 @@
 
 typedef struct cli_setup {
   const char *config, *tuning; /* the options' values; NULL: not given */
+  int without_amx;
   clattn_context_options options;
   char *text; /* of the tuning file */
 } cli_setup;
