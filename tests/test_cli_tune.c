@@ -15,8 +15,9 @@
 
 #include "cli_program.h"
 
-#define TUNE "tune --shape b=1,hq=2,sq=40,sk=70,d=16 --budget 5"
+#define TUNE "tune --shape b=1,hq=2,sq=40,sk=70,d=16 --budget 300"     /* all tiles */
 #define ONE_TILE "tune --shape b=1,hq=2,sq=40,sk=70,d=16 --budget 0.1" /* and the usual one */
+#define ONE_CALL "tune --shape b=1,hq=2,sq=40,sk=70,d=16 --budget 0.001"
 #define RUN "run --problem \"hq=2 sq=40 sk=70 d=16\" --seed 3 "
 
 static char head[2048], first[512]; /* of the file, and the line of the first tile that was tried */
@@ -156,6 +157,110 @@ static void goes_on(void **state) {
   is_in(out, "vectors=", 0);
 }
 
+/* Times that a part is in a text. */
+static int times_in(const char *text, const char *part) {
+  int times = 0;
+  for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part))
+    times++;
+  return times;
+}
+
+/* Starts that are too short for all tiles of a class leave it open, and each goes on with another tile; at last they
+ * decide. */
+static void comes_to_an_end(void **state) {
+  (void)state;
+  static char text[1 << 16];
+  int starts = 0, before = 0, ended = 0;
+  for (; starts < 60 && !ended; starts++) {
+    good(ONE_CALL " --out short.tuning");
+    ended = strstr(out, ": 1 tuned") != NULL || strstr(out, " 1 left as they are") != NULL;
+    read_file("short.tuning", text);
+    const int tried = times_in(text, "# trying ");
+    assert_true(tried <= before + 1);
+    before = tried;
+    if (ended)
+      break;
+    is_in(text, "# kept ", 0);
+    is_in(text, "\ntile ", 0);
+    is_in(text, "# timing ", 0);
+    says("another start goes on here");
+    is_in(strrchr(text, '#'), "# stopped ", 1);
+  }
+  assert_true(ended && starts >= 2 && before >= 2);
+  for (const char *at = strstr(text, "# trying "); at != NULL; at = strstr(at + 1, "# trying ")) {
+    char line[600];
+    (void)snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n") + 1, at);
+    assert_int_equal(times_in(text, line), 1); /* none is tried twice */
+  }
+  assert_int_equal(times_in(text, "# timing "), 1);
+  good(ONE_CALL " --out short.tuning");
+  says(" 1 known before");
+}
+
+/* The file is left as it is. */
+static void stays(const char *path, const char *text, size_t bytes) {
+  static char now[1 << 16];
+  char command[256];
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+  assert_int_equal(fclose(file), 0);
+  (void)snprintf(command, sizeof command, ONE_CALL " --out %s", path);
+  bad(command, 2, "is no tuning of this device, with this driver and this version");
+  assert_int_equal(read_text(path, now, sizeof now), bytes);
+  assert_memory_equal(now, text, bytes);
+}
+
+/* Files of others keep every byte; a head that was cut while it was written is written again. */
+static void files_of_others(void **state) {
+  (void)state;
+  static const char *const texts[] = {"a word", "x", "# a comment\nand the last line", "clattn tuning 2",
+                                      "clattn tuning 1\n\n"};
+  static char text[1 << 16];
+  const size_t length = strlen(head);
+  assert_true(length + 6 < sizeof text);
+  for (size_t n = 0; n < sizeof texts / sizeof texts[0]; n++)
+    stays("others.txt", texts[n], strlen(texts[n]));
+  (void)snprintf(text, sizeof text, "%s# a.b\n", head);
+  text[length + 3] = 0;
+  stays("others.txt", text, length + 6);
+  (void)snprintf(text, sizeof text, "%s", head);
+  text[length - 1] = 'x'; /* the last one is another device's */
+  stays("others.txt", text, length);
+  const size_t cuts[] = {0, 3, length / 2, length - 1};
+  for (size_t n = 0; n < sizeof cuts / sizeof cuts[0]; n++) {
+    char part[2048];
+    (void)snprintf(part, sizeof part, "%.*s", (int)cuts[n], head);
+    write_text("cut.tuning", part);
+    good(ONE_CALL " --out cut.tuning");
+    read_file("cut.tuning", text);
+    assert_memory_equal(text, head, length);
+  }
+}
+
+/* What scripts see. */
+static void exit_codes(void **state) {
+  (void)state;
+  bad(TUNE " --variant nosuch --out no.tuning", 2, "clattn: --variant: ");
+  bad(TUNE " --config variant=nosuch --out no.tuning", 2, "clattn: --config: ");
+  bad(TUNE " --config forbid=nosuch --out no.tuning", 2, "clattn: --config: config_text: forbid=nosuch");
+  assert_int_not_equal(access("no.tuning", F_OK), 0);
+  bad("tune --shape b=1,hq=1,sq=8,sk=8,d=8,flags=batch_invariant --budget 5 --out left.tuning", 2,
+      "none of the shapes could be tuned");
+  says("left out: variant");
+  good("tune --shape b=1,hq=1,sq=8,sk=8,d=8,flags=batch_invariant --shape b=1,hq=2,sq=40,sk=70,d=16 --budget 0.001 "
+       "--out some.tuning");
+  says("left out: variant");
+  /* with AMX, too */
+  good("tune --shape b=1,hq=2,sq=40,sk=70,d=16,q=bf16,k=bf16,v=bf16,o=bf16 --budget 0.001 --out bf16.tuning");
+  is_in(out, "left out", 0);
+  says("vectors=");
+  /* a driver whose kernels do nothing */
+  bad_with("OCL_ICD_VENDORS=" CLATTN_STUB_VENDORS " OCL_ICD_FILENAMES= ", TUNE " --out stub.tuning", 1,
+           "the usual tile was wrong or failed");
+  file_says("stub.tuning", "\ntile ", 0);
+}
+
 static void refuses(void **state) {
   (void)state;
   char other[2048];
@@ -192,10 +297,10 @@ static void refuses(void **state) {
   bad("tune --tuning x", 2, "tuning");
   bad(TUNE " --config width=5 --out g.tuning", 2, "width=5 must be 4, 8 or 16");
   bad("bench --device-facts x.json --tuning hand.tuning", 2, "without --device, --baseline, --tuning and --config");
-  good("tune --shape b=1,hq=1,sq=8,sk=8,d=8,flags=batch_invariant --budget 5 --out none.tuning");
-  says("left out: variant");
   good("tune --help");
   says("usage: clattn tune");
+  says("exit codes: ");
+  says("without AMX");
 }
 
 /* The library's config, by run. */
@@ -213,7 +318,9 @@ static void config(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(tunes), cmocka_unit_test(is_taken), cmocka_unit_test(goes_on),
-                                     cmocka_unit_test(refuses), cmocka_unit_test(config)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(tunes),           cmocka_unit_test(is_taken),
+                                     cmocka_unit_test(goes_on),         cmocka_unit_test(comes_to_an_end),
+                                     cmocka_unit_test(files_of_others), cmocka_unit_test(exit_codes),
+                                     cmocka_unit_test(refuses),         cmocka_unit_test(config)};
   return cmocka_run_group_tests(tests, start, finish);
 }

@@ -3,10 +3,12 @@
 #include "tune.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -65,9 +67,21 @@ static int has_tile(const tune_file *file, const char *of) {
   return 0;
 }
 
-/* A line that a crash cut is dropped, so that the next one does not go on in it. */
-static int drop_cut_line(tune_file *file, size_t length) {
-  char *end = file->before + length;
+/* Whether `path` has something in it: an empty file is as none. */
+static int has_bytes(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && (!S_ISREG(info.st_mode) || info.st_size > 0);
+}
+
+/* Whether the file is one of this head, or was cut while its head was written. */
+static int is_ours(const tune_file *file, size_t length, const char *head) {
+  const size_t whole = strlen(head);
+  return memchr(file->before, 0, length) == NULL && memcmp(file->before, head, length < whole ? length : whole) == 0;
+}
+
+/* A line that a crash cut is dropped, so that the next one does not go on in it; all of a cut head is. */
+static int drop_cut_line(tune_file *file, size_t length, const char *head) {
+  char *end = file->before + (length < strlen(head) ? 0 : length);
   while (end > file->before && end[-1] != '\n')
     --end;
   *end = 0;
@@ -87,19 +101,19 @@ static int open_file(const tune_request *request, const bench_device *device, co
     return cli_fail(CLI_USAGE, "--out: the path is too long");
   for (char *c = file->path; request->path == NULL && *c != 0; c++)
     *c = (char)(*c == ':' ? '-' : *c);
-  const int there = access(file->path, F_OK) == 0;
+  const int there = has_bytes(file->path);
   if (there)
     code = cli_read_file("out", file->path, &file->before, &length);
-  if (code == CLI_OK && there)
-    code = drop_cut_line(file, length);
-  if (code != CLI_OK)
-    return code;
-  const int empty = !there || file->before[0] == 0;
-  if (!empty && strncmp(file->before, head, strlen(head)) != 0)
+  if (code == CLI_OK && there && !is_ours(file, length, head))
     return cli_fail(CLI_USAGE,
                     "--out: %s is no tuning of this device, with this driver and this version of clattn: remove it, or "
                     "name another file",
                     file->path);
+  if (code == CLI_OK && there)
+    code = drop_cut_line(file, length, head);
+  if (code != CLI_OK)
+    return code;
+  const int empty = !there || file->before[0] == 0;
   file->out = fopen(file->path, "a");
   if (file->out == NULL)
     return cli_fail(CLI_FAILED, "--out: %s can't be written: %s", file->path, strerror(errno));
@@ -118,7 +132,7 @@ typedef struct candidate {
   char line[LINE_BYTES]; /* of the file; empty: the usual tile */
   clattn_context *context;
   double median[ROUNDS]; /* seconds of a call, by round */
-  double first;          /* the fastest one of the first looks */
+  double first;          /* the fastest one of the first looks; infinite: not looked at in this start */
 } candidate;
 
 typedef struct tuner {
@@ -128,7 +142,10 @@ typedef struct tuner {
   tune_file file;
   char head[HEAD_BYTES];
   double begin;
-  int tuned, kept, known;
+  int tuned, kept, known, stopped; /* classes of problems */
+  int tried;                       /* tiles besides the usual ones, in this start */
+  int bad;                         /* usual tiles that are wrong or fail */
+  size_t left_out;                 /* shapes */
 } tuner;
 
 static int is_over(const tuner *t) {
@@ -170,21 +187,30 @@ static bench_status measure(const tuner *t, const bench_shape *shape, const cand
   return row->status;
 }
 
-/* Verifies a tile, unless an earlier start knows better; *good: it may be timed. */
-static int verify_tile(tuner *t, const bench_shape *shape, candidate *c, int *good) {
+/* Whether an earlier start says how the tile is: then *good as verify_tile has it. */
+static int settle_tile(tuner *t, candidate *c, int *good, int *code) {
   char word[16];
-  bench_row row;
   *good = 0;
-  if (c->line[0] != 0 && last_word(&t->file, c->line, word)) {
-    if (strcmp(word, "trying") == 0) {
-      printf("  %-40s ended the process when it was tried; not again\n", tile_of(c));
-      return put(&t->file, "# crashed %s", c->line);
-    }
-    if (strcmp(word, "crashed") == 0 || strcmp(word, "wrong") == 0 || strcmp(word, "failed") == 0) {
-      printf("  %-40s %s in an earlier start\n", tile_of(c), word);
-      return CLI_OK;
-    }
+  if (c->line[0] == 0 || !last_word(&t->file, c->line, word))
+    return 0;
+  if (strcmp(word, "trying") == 0) {
+    printf("  %-40s ended the process when it was tried; not again\n", tile_of(c));
+    *code = put(&t->file, "# crashed %s", c->line);
+    return 1;
   }
+  *good = strcmp(word, "verified") == 0;
+  if (!*good && strcmp(word, "crashed") != 0 && strcmp(word, "wrong") != 0 && strcmp(word, "failed") != 0)
+    return 0;
+  printf("  %-40s %s in an earlier start\n", tile_of(c), word);
+  if (*good)
+    *code = open_context(t, c);
+  c->first = HUGE_VAL;
+  return 1;
+}
+
+/* Verifies a tile; *good: it may be timed. */
+static int verify_tile(tuner *t, const bench_shape *shape, candidate *c, int *good) {
+  bench_row row;
   int code = open_context(t, c);
   if (code == CLI_OK && c->line[0] != 0)
     code = put(&t->file, "# trying %s", c->line);
@@ -196,6 +222,9 @@ static int verify_tile(tuner *t, const bench_shape *shape, candidate *c, int *go
                      : status == BENCH_WRONG ? "wrong"
                                              : "failed";
   *good = !bench_stop && status == BENCH_OK;
+  t->tried += c->line[0] != 0;
+  t->bad += c->line[0] == 0 && !bench_stop && (status == BENCH_WRONG || status == BENCH_FAILED);
+  t->left_out += c->line[0] == 0 && !bench_stop && status == BENCH_SKIPPED;
   c->first = (double)row.minimum_ns * 1e-9;
   if (*good)
     printf("  %-40s %9.4g ms\n", tile_of(c), c->first * 1e3);
@@ -240,25 +269,34 @@ static int by_first(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Looks at tiles that earlier starts verified, twice, and once more at those of this one while there is time, since a
+ * look may be disturbed. */
+static void look_again(const tuner *t, const bench_shape *shape, candidate *const *list, int count) {
+  bench_row row;
+  for (int look = 0; look < 2; look++)
+    for (int i = 1; i < count && !bench_stop; i++) {
+      if (look == 0 ? list[i]->first < HUGE_VAL : is_over(t))
+        continue;
+      const int looked = measure(t, shape, list[i], 0, &row) == BENCH_OK;
+      const double seconds = (double)row.minimum_ns * 1e-9;
+      list[i]->first = looked && seconds < list[i]->first ? seconds : list[i]->first;
+    }
+}
+
 /* list[0] is the usual tile, the others were verified.  The best of many noisy numbers is too good: the winner is timed
  * again, against the usual tile alone. */
 static int decide(tuner *t, const bench_shape *shape, const char *of, candidate **list, int count) {
   double ratio[TILES_MOST];
-  bench_row row;
   int best = 0, code = put(&t->file, "# timing %s", of);
   if (code != CLI_OK)
     return code;
-  for (int i = 1; i < count && !is_over(t); i++) { /* a second look, since one may be disturbed */
-    const int looked = measure(t, shape, list[i], 0, &row) == BENCH_OK;
-    const double seconds = (double)row.minimum_ns * 1e-9;
-    list[i]->first = looked && seconds < list[i]->first ? seconds : list[i]->first;
-  }
+  look_again(t, shape, list, count);
   if (count > 1)
     qsort(list + 1, (size_t)(count - 1), sizeof *list, by_first);
   int left = 1;
-  while (left < count && left <= FINALISTS && list[left]->first <= FAR * list[1]->first)
+  while (left < count && left <= FINALISTS && list[left]->first < HUGE_VAL && list[left]->first <= FAR * list[1]->first)
     left++;
-  int rounds = time_in_turns(t, shape, list, left, ratio);
+  int rounds = left > 1 ? time_in_turns(t, shape, list, left, ratio) : !bench_stop;
   for (int i = 1; i < left && rounds > 0; i++)
     best = ratio[i] < (best > 0 ? ratio[best] : GAIN) ? i : best;
   if (best > 0) {
@@ -267,8 +305,10 @@ static int decide(tuner *t, const bench_shape *shape, const char *of, candidate 
     rounds = time_in_turns(t, shape, two, 2, again);
     ratio[best] = rounds > 0 ? again[1] : 1;
   }
-  if (rounds == 0)
+  if (rounds == 0) {
+    t->stopped++;
     return put(&t->file, "# stopped %s", of);
+  }
   if (best == 0 || !(ratio[best] < GAIN)) {
     t->kept++;
     printf("  nothing is faster than the usual tile by more than %.0f %%\n", 100 * (1 - GAIN));
@@ -283,7 +323,8 @@ static int decide(tuner *t, const bench_shape *shape, const char *of, candidate 
 
 /* ---- shapes ---- */
 
-static void left_out(const bench_shape *shape, const char *reason) {
+static void left_out(tuner *t, const bench_shape *shape, const char *reason) {
+  t->left_out++;
   printf("%s: left out: %s\n", shape->name, reason);
 }
 
@@ -319,17 +360,17 @@ static int tune_shape(tuner *t, const bench_shape *shape, char seen[][LINE_BYTES
   candidate *tiles = NULL, *list[TILES_MOST];
   clattn_error error;
   char of[LINE_BYTES];
-  int count = 0, good = 0, code = CLI_OK;
+  int count = 0, good = 0, cut = 0, code = CLI_OK;
   size_t length = 0;
   clattn_error_init(&error);
   if (is_large(t, shape)) {
-    left_out(shape, "predicted above 1 s a call, or more than 1 GB of keys and values");
+    left_out(t, shape, "predicted above 1 s a call, or more than 1 GB of keys and values");
     return CLI_OK;
   }
   if (clattn_tuning_candidate(t->device.session.context, &shape->problem, t->request->variant, 0, of, sizeof of,
                               &length, &error) != CLATTN_SUCCESS ||
       length == 0) {
-    left_out(shape, length == 0 && error.message[0] == 0 ? "no other tile" : error.message);
+    left_out(t, shape, length == 0 && error.message[0] == 0 ? "no other tile" : error.message);
     return CLI_OK;
   }
   memmove(of, of + 5, strlen(of + 5) + 1); /* "tile " */
@@ -340,28 +381,62 @@ static int tune_shape(tuner *t, const bench_shape *shape, char seen[][LINE_BYTES
   if (tiles == NULL)
     return cli_fail_memory();
   printf("%s: %s\n", shape->name, of);
-  /* a run that is too short for anything tries one tile all the same */
-  const int least = t->tuned + t->kept == 0 ? 2 : 0;
-  for (int i = 0; i < TILES_MOST && code == CLI_OK && !bench_stop && (i < least || !is_over(t)); i++) {
+  for (int i = 0; i < TILES_MOST && code == CLI_OK && !bench_stop; i++) {
     candidate *c = &tiles[i];
     if (i > 0 &&
         (clattn_tuning_candidate(t->device.session.context, &shape->problem, t->request->variant, (uint32_t)(i - 1),
                                  c->line, sizeof c->line, &length, &error) != CLATTN_SUCCESS ||
          length == 0))
       break;
-    code = verify_tile(t, shape, c, &good);
-    if (good)
+    if (!settle_tile(t, c, &good, &code)) {
+      /* a start that is too short for anything tries one tile all the same, so that enough of them come to an end */
+      cut = i > 0 && is_over(t) && t->tuned + t->kept + t->tried > 0;
+      if (cut)
+        break;
+      code = verify_tile(t, shape, c, &good);
+    }
+    if (good && code == CLI_OK)
       list[count++] = c;
     else if (i == 0)
       break; /* the usual tile does not run: nothing to compare with */
     fflush(stdout);
   }
-  if (code == CLI_OK && count > 1 && !bench_stop)
+  if (code == CLI_OK && cut) {
+    t->stopped++;
+    printf("  the budget is used up: another start goes on here\n");
+    code = put(&t->file, "# stopped %s", of);
+  } else if (code == CLI_OK && count > 0 && !bench_stop) {
     code = decide(t, shape, of, list, count);
+  }
   for (int i = 0; i < TILES_MOST; i++)
     clattn_context_release(tiles[i].context);
   free(tiles);
   return code;
+}
+
+/* Names that nobody has are told before the file is touched. */
+static int check_names(const tuner *t) {
+  for (size_t i = 0; i < t->request->shapes.count; i++) {
+    clattn_support support;
+    clattn_support_init(&support);
+    const clattn_status status = clattn_supported(t->device.session.context, &t->request->shapes.shape[i].problem,
+                                                  t->request->variant, &support);
+    const char *option = status == CLATTN_ERROR_TEXT || t->request->variant == NULL ? "--config" : "--variant";
+    if (status == CLATTN_ERROR_TEXT || status == CLATTN_ERROR_UNKNOWN_VARIANT)
+      return cli_fail(CLI_USAGE, "%s: %s", option, support.reason);
+  }
+  return CLI_OK;
+}
+
+/* What came of it all, and the exit code. */
+static int sum_up(const tuner *t) {
+  printf("%s: %d tuned, %d left as they are, %d known before%s\n", t->file.path, t->tuned, t->kept, t->known,
+         is_over(t) && !bench_stop ? "; the budget is used up" : "");
+  if (t->bad > 0)
+    return cli_fail(CLI_FAILED, "%d times the usual tile was wrong or failed: see above", t->bad);
+  if (t->left_out == t->request->shapes.count && !bench_stop)
+    return cli_fail(CLI_USAGE, "none of the shapes could be tuned");
+  return CLI_OK;
 }
 
 int bench_tune(const tune_request *request) {
@@ -377,6 +452,8 @@ int bench_tune(const tune_request *request) {
   if (status != CLATTN_SUCCESS)
     code = cli_fail_status(status, NULL, "the head of a tuning");
   if (code == CLI_OK)
+    code = check_names(&t);
+  if (code == CLI_OK)
     code = open_file(request, &t.device, t.head, &t.file);
   seen = calloc(request->shapes.count + 1, sizeof *seen);
   if (code == CLI_OK && seen == NULL)
@@ -390,8 +467,7 @@ int bench_tune(const tune_request *request) {
     fflush(stdout);
   }
   if (code == CLI_OK)
-    printf("%s: %d tuned, %d left as they are, %d known before%s\n", t.file.path, t.tuned, t.kept, t.known,
-           is_over(&t) && !bench_stop ? "; the budget is used up" : "");
+    code = sum_up(&t);
 
 done:
   free(seen);

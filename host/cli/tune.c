@@ -20,16 +20,21 @@ static const char help[] =
     "verified against double precision before it is timed, and timed in turns with the usual one.  The file is good\n"
     "for this device, driver and version of clattn, and grows line by line: started again, the command goes on where "
     "it\n"
-    "ended, and does not try again what ended the process.\n"
+    "ended, and does not try again what ended the process.  It works without AMX: flash-cpu-amx has no tiles to\n"
+    "tune, and for bf16 the kernels are tuned that run where it doesn't.\n"
     "\n"
     "  --device ID                an id or number of 'clattn devices'\n"
     "  --suite NAME|FILE[:NAME]   shapes, as for 'clattn bench'; the first of each class of problems is measured\n"
     "  --shape KEY=VALUE,...      a shape, as for 'clattn bench'; repeatable\n"
     "  --variant NAME             kernels to tune; default: what selection picks\n"
-    "  --budget SECONDS           no new tile after this time; default 600\n"
+    "  --budget SECONDS           no new tile after this time, but one in each start; default 600.  A class of\n"
+    "                             problems whose tiles are not all tried is left to the next start\n"
     "  --out FILE                 default clattn-DEVICE.tuning\n"
     "  --config TEXT              config_text of the library's context: see clattn.h\n"
     "  --help                     this text\n"
+    "\n"
+    "exit codes: 0 done, or the budget is used up; 1 a usual tile was wrong or failed, or OpenCL, memory or the file\n"
+    "did; 2 options, names, a file that is not this device's, or no shape that could be tuned; 3 no device\n"
     "\n"
     "examples:\n"
     "  clattn tune --suite cpu --budget 300 --out cpu.tuning\n"
@@ -88,6 +93,7 @@ int cli_tune(int argc, char **argv) {
   memset(&request, 0, sizeof request);
   memset(&setup, 0, sizeof setup);
   request.budget = 600;
+  setup.without_amx = 1;
   while (code == CLI_OK && (option = cli_next_option(argc, argv, longs)) != -1) {
     if (option == 'h') {
       code = cli_print_help(help);
