@@ -79,13 +79,14 @@ static uint64_t get_length(const unsigned char *from) {
   return length;
 }
 
-/* At most capacity bytes of an entry; its size, 0 where there is none. */
-static size_t read_entry(const clattni_cache *cache, const char *name, void *data, size_t capacity) {
+/* At most capacity bytes of an entry; its size, 0 where there is none, or none that may be used: *why, else NULL. */
+static size_t read_entry(const clattni_cache *cache, const char *name, void *data, size_t capacity, const char **why) {
   char file[ENTRY_NAME];
+  *why = NULL;
   if (cache->get != NULL)
     return cache->get(cache->user, name, data, capacity);
   snprintf(file, sizeof(file), "%.*s.clattn", CLATTNI_HASH_TEXT - 1, name);
-  return clattni_file_read(cache->folder, file, data, capacity);
+  return clattni_file_read(cache->folder, file, data, capacity, why);
 }
 
 /* Why an entry is not the key's, or NULL. */
@@ -110,23 +111,23 @@ static const char *fault_of(const unsigned char *entry, size_t bytes, const char
 void *clattni_cache_load(const clattni_cache *cache, const char *key, const unsigned char **payload, size_t *bytes) {
   char name[ENTRY_NAME];
   unsigned char head[HEAD], *entry = NULL;
-  const char *fault = NULL;
+  const char *fault = NULL, *why = NULL;
   *payload = NULL;
   *bytes = 0;
   if (!clattni_cache_on(cache))
     return NULL;
   name_of(key, name);
-  const size_t size = read_entry(cache, name, head, sizeof(head));
-  if (size == 0)
+  const size_t size = read_entry(cache, name, head, sizeof(head), &fault);
+  if (size == 0 && fault == NULL)
     return NULL;
   if (size > most_bytes) {
     fault = "it is too large";
-  } else {
+  } else if (fault == NULL) {
     entry = clattni_alloc(cache->allocator, size);
     if (entry == NULL)
       fault = "no host memory for it";
-    else if (read_entry(cache, name, entry, size) != size)
-      fault = "it changed, or can't be read";
+    else if (read_entry(cache, name, entry, size, &why) != size)
+      fault = why != NULL ? why : "it changed, or can't be read";
     else
       fault = fault_of(entry, size, key);
   }

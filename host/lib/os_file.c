@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PATH_ROOM = 4096 };
+enum { PATH_ROOM = 4096, MOST_NAMES = 100 /* tried for a temporary file */ };
+static const char not_private[] = "others than its owner may write to it, or its owner is another user";
 
 /* Whether nobody but this user and the administrator could have written it. */
 static int is_private(const struct stat *about) {
@@ -32,7 +34,7 @@ char *clattni_folder_open(const char *folder, const char **why) {
   *why = "it is not a folder";
   if (!S_ISDIR(about.st_mode))
     goto fail;
-  *why = "others than its owner may write to it, or its owner is another user";
+  *why = not_private;
   if (!is_private(&about))
     goto fail;
   *why = "it can't be entered";
@@ -68,18 +70,30 @@ static size_t read_all(int file, char *data, size_t capacity) {
   return done;
 }
 
-size_t clattni_file_read(const char *folder, const char *name, void *data, size_t capacity) {
+size_t clattni_file_read(const char *folder, const char *name, void *data, size_t capacity, const char **why) {
   char path[PATH_ROOM];
   struct stat about;
   size_t size = 0;
+  *why = "its path is too long";
   if (!join(path, folder, name))
     return 0;
   const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0)
+  if (file < 0) {
+    *why = errno == ENOENT ? NULL : errno == ELOOP ? "it is a link" : "it can't be opened";
     return 0;
-  if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && is_private(&about) && about.st_size > 0) {
+  }
+  if (fstat(file, &about) != 0) {
+    *why = "it can't be read";
+  } else if (!S_ISREG(about.st_mode)) {
+    *why = "it is not a plain file";
+  } else if (!is_private(&about)) {
+    *why = not_private;
+  } else if (about.st_size <= 0) {
+    *why = "it is empty";
+  } else {
     const size_t whole = (size_t)about.st_size, wanted = whole < capacity ? whole : capacity;
     size = read_all(file, data, wanted) == wanted ? whole : 0;
+    *why = size > 0 ? NULL : "it can't be read";
   }
   (void)close(file);
   return size;
@@ -98,16 +112,32 @@ static int write_all(int file, const char *data, size_t bytes) {
   return 1;
 }
 
+/* A new file beside the one that is to be written, and its path in `temporary`; -1 if none can be made.  Only O_EXCL
+ * makes the name this writer's own: in another container that shares the folder another process may have the same
+ * number.  What is there under a name is some writer's, so the next name is tried; the time makes that rare. */
+static int make_temporary(const char *folder, const char *name, char temporary[PATH_ROOM]) {
+  static atomic_uint files_made;
+  char temporary_name[160];
+  int file = -1;
+  for (int tries = 0; tries < MOST_NAMES && file < 0; ++tries) {
+    struct timespec now = {0, 0};
+    (void)timespec_get(&now, TIME_UTC);
+    const int length = snprintf(temporary_name, sizeof(temporary_name), "%.70s.%lu-%ld-%u.tmp", name,
+                                (unsigned long)getpid(), now.tv_nsec, atomic_fetch_add(&files_made, 1));
+    if (length <= 0 || !join(temporary, folder, temporary_name))
+      return -1;
+    file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+    if (file < 0 && errno != EEXIST)
+      return -1;
+  }
+  return file;
+}
+
 int clattni_file_write(const char *folder, const char *name, const void *data, size_t bytes) {
-  static atomic_uint files_made; /* with the process's number no two writers share a name */
-  char path[PATH_ROOM], temporary[PATH_ROOM], temporary_name[128];
-  const int length = snprintf(temporary_name, sizeof(temporary_name), "%.70s.%lu-%u.tmp", name, (unsigned long)getpid(),
-                              atomic_fetch_add(&files_made, 1));
-  if (length <= 0 || !join(path, folder, name) || !join(temporary, folder, temporary_name))
+  char path[PATH_ROOM], temporary[PATH_ROOM];
+  if (!join(path, folder, name))
     return 0;
-  /* what is there under this name was left by a process that ended half way */
-  (void)unlink(temporary);
-  const int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  const int file = make_temporary(folder, name, temporary);
   if (file < 0)
     return 0;
   int done = write_all(file, data, bytes);

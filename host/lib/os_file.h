@@ -11,11 +11,12 @@
 char *clattni_folder_open(const char *folder, const char **why);
 void clattni_path_free(char *path);
 
-/* Reads a file of the folder: its size, of which at most capacity bytes are in data; 0 if it is empty, is not there, is
- * not a plain file of this user or the administrator, others may write to it, or it can't be read. */
-size_t clattni_file_read(const char *folder, const char *name, void *data, size_t capacity);
-/* Writes a file that this user alone may read, whole or not at all: readers see the old one or the new one.  1 on
- * success. */
+/* Reads a file of the folder: its size, of which at most capacity bytes are in data.  0, and *why NULL, if it is not
+ * there; 0, and *why a word of static storage, if it is empty, is not a plain file of this user or the administrator,
+ * others may write to it, or it can't be read. */
+size_t clattni_file_read(const char *folder, const char *name, void *data, size_t capacity, const char **why);
+/* Writes a file that this user alone may read, whole or not at all: readers see the old one or the new one.  It is first
+ * written under another name; what a process that ended half way left there stays, and does no harm.  1 on success. */
 int clattni_file_write(const char *folder, const char *name, const void *data, size_t bytes);
 
 #endif
