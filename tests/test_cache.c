@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "hash.h"
+#include "launch.h"
 
 enum { HEAD = 24, SUM = CLATTNI_HASH_BYTES, MOST_ENTRIES = 8, MOST_CALLS = 200, CHILDREN = 4, ROUNDS = 40 };
 
@@ -275,6 +276,38 @@ static void hooks(void **state) {
     clattn_context_release(context);
     clattn_hook_release(hook);
   }
+}
+
+/* The key has all that is compiled in front of the kernel file, not the hook alone. */
+static void hook_key(void **state) {
+  const rig *const r = *state;
+  shelf s;
+  clattni_hash hash;
+  unsigned char digest[CLATTNI_HASH_BYTES];
+  char text[CLATTNI_HASH_TEXT];
+  memset(&s, 0, sizeof(s));
+  assert_false(from_cache(r, NULL, &s, JOB_PLAIN));
+  assert_false(from_cache(r, NULL, &s, JOB_HOOK));
+  assert_int_equal(s.count, 2);
+  const entry *const plain = &s.entries[0], *const hooked = &s.entries[1];
+  const unsigned char *const file = plain->data + HEAD + key_bytes(plain->data);
+  const unsigned char *const front = hooked->data + HEAD + key_bytes(hooked->data);
+  const size_t file_bytes = (size_t)(plain->data + plain->bytes - SUM - file);
+  const size_t all_bytes = (size_t)(hooked->data + hooked->bytes - SUM - front);
+  assert_true(file_bytes > 0 && file_bytes < all_bytes);
+  assert_memory_equal(front + all_bytes - file_bytes, file, file_bytes);
+  clattni_hash_begin(&hash);
+  clattni_hash_add(&hash, front, all_bytes - file_bytes);
+  clattni_hash_end(&hash, digest);
+  clattni_hash_text(digest, text);
+  char *const key = calloc(key_bytes(hooked->data) + 1, 1);
+  assert_non_null(key);
+  memcpy(key, hooked->data + HEAD, key_bytes(hooked->data));
+  const char *const at = strstr(key, "\nhook: ");
+  assert_non_null(at);
+  assert_memory_equal(at + 7, text, sizeof(text) - 1);
+  free(key);
+  shelf_free(&s);
 }
 
 /* Another driver is another key. */
@@ -659,15 +692,38 @@ static void verdicts(void **state) {
   assert_int_equal(clattn_self_test(context, &second), CLATTN_ERROR_SELF_TEST);
   assert_int_equal(clattn_self_test(context, NULL), CLATTN_ERROR_SELF_TEST);
   clattn_context_release(context);
-  assert_string_equal(first.message, second.message);
+  assert_null(strstr(first.message, "kept verdict"));
+  assert_non_null(strstr(second.message, "a kept verdict, delete the disk cache to test again: "));
+  assert_non_null(strstr(second.message, first.message));
   assert_int_equal(stub->calls("clEnqueueNDRangeKernel"), launches);
   assert_int_equal(stub->builds(), builds);
+  remove_all(folder);
+  context = open_context(r, folder, NULL);
+  assert_int_equal(clattn_self_test(context, &second), CLATTN_ERROR_SELF_TEST);
+  clattn_context_release(context);
+  assert_string_equal(first.message, second.message);
+  const uint64_t again = stub->calls("clEnqueueNDRangeKernel");
+  assert_true(again > launches);
   snprintf(settings.driver, sizeof(settings.driver), "another"); /* which may be right */
   stub->set_settings(&settings);
   context = open_context(r, folder, NULL);
   assert_int_equal(clattn_self_test(context, &second), CLATTN_ERROR_SELF_TEST);
   clattn_context_release(context);
-  assert_true(stub->calls("clEnqueueNDRangeKernel") > launches);
+  assert_true(stub->calls("clEnqueueNDRangeKernel") > again);
+
+  /* a verdict counts for one revision of the host code */
+  shelf s;
+  char revision[32];
+  size_t found = 0;
+  memset(&s, 0, sizeof(s));
+  const int length = snprintf(revision, sizeof(revision), "self-test %d of ", CLATTNI_SELF_TEST_REVISION);
+  context = open_context(r, NULL, &s);
+  assert_int_equal(clattn_self_test(context, &second), CLATTN_ERROR_SELF_TEST);
+  clattn_context_release(context);
+  for (size_t i = 0; i < s.count; ++i)
+    found += memcmp(s.entries[i].data + HEAD, revision, (size_t)length) == 0;
+  assert_true(found > 0);
+  shelf_free(&s);
 }
 
 /* ---- several processes ---- */
@@ -722,10 +778,11 @@ static void processes(void **state) {
 
 int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, cache_setup, rig_teardown)
-  const struct CMUnitTest tests[] = {TEST(hit_and_miss),  TEST(hooks),     TEST(other_driver),    TEST(damaged),
-                                     TEST(other_release), TEST(swapped),   TEST(bad_places),      TEST(same_names),
-                                     TEST(full_disk),     TEST(functions), TEST(refused_options), TEST(refused_binary),
-                                     TEST(all_failures),  TEST(prebuild),  TEST(verdicts),        TEST(processes)};
+  const struct CMUnitTest tests[] = {TEST(hit_and_miss),   TEST(hooks),         TEST(hook_key),  TEST(other_driver),
+                                     TEST(damaged),        TEST(other_release), TEST(swapped),   TEST(bad_places),
+                                     TEST(same_names),     TEST(full_disk),     TEST(functions), TEST(refused_options),
+                                     TEST(refused_binary), TEST(all_failures),  TEST(prebuild),  TEST(verdicts),
+                                     TEST(processes)};
   const struct CMUnitTest alone[] = {cmocka_unit_test(one_of_many)};
   program = argv[0];
   if (!use_open(1))

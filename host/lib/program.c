@@ -321,6 +321,20 @@ static void hash_of(const char *text, size_t length, char out[CLATTNI_HASH_TEXT]
   clattni_hash_text(digest, out);
 }
 
+/* Of all that is compiled in front of the kernel file. */
+static void hash_of_hook(const clattn_hook *hook, char out[CLATTNI_HASH_TEXT]) {
+  clattni_hash hash;
+  unsigned char digest[CLATTNI_HASH_BYTES];
+  size_t size = 0;
+  const char *prologue = source_of("hook_prologue", &size);
+  clattni_hash_begin(&hash);
+  clattni_hash_add(&hash, prologue, size);
+  clattni_hash_add(&hash, hook->source, hook->length);
+  clattni_hash_add(&hash, hook_end, sizeof(hook_end) - 1);
+  clattni_hash_end(&hash, digest);
+  clattni_hash_text(digest, out);
+}
+
 char *clattni_program_key(const clattni_programs *programs, const char *file, const char *options,
                           const clattn_hook *hook) {
   char all_options[MAX_OPTIONS], source_hash[CLATTNI_HASH_TEXT], hook_hash[CLATTNI_HASH_TEXT] = "none";
@@ -330,7 +344,7 @@ char *clattni_program_key(const clattni_programs *programs, const char *file, co
     return NULL;
   hash_of(source, size, source_hash);
   if (hook != NULL)
-    hash_of(hook->source, hook->length, hook_hash);
+    hash_of_hook(hook, hook_hash);
   static const char format[] = "clattn: %s\nfile: %s\noptions: %s\nsource: %s\nhook: %s\n%s";
   const size_t room = sizeof(format) + strlen(clattn_version()) + strlen(file) + sizeof(all_options) +
                       sizeof(source_hash) + sizeof(hook_hash) + strlen(programs->facts);

@@ -504,11 +504,12 @@ static const float *held_values(const clattni_self_test_case *of, uint32_t index
 }
 
 /* What a verdict is kept under in the disk cache, for clattni_free; NULL if there is none.  Beside the program the case
- * counts, with the values that it is held against. */
+ * counts, with the values that it is held against, and the host code. */
 static char *verdict_key(const bench *on, const clattni_self_test_case *of, const char *variant, const float *held,
                          size_t values) {
   const clattni_allocator *allocator = &on->context->allocator;
-  static const char format[] = "self-test of %s: %s\nvalues: %s\n%s";
+  static const char format[] = "self-test %u of %s: %s\nvalues: %s\n%s";
+  static const unsigned revision = CLATTNI_SELF_TEST_REVISION;
   clattn_problem resolved;
   clattni_choice choice;
   clattn_error error;
@@ -525,10 +526,10 @@ static char *verdict_key(const bench *on, const clattni_self_test_case *of, cons
   clattni_hash_add(&hash, held, values * sizeof(*held));
   clattni_hash_end(&hash, digest);
   clattni_hash_text(digest, text);
-  const size_t room = sizeof(format) + strlen(variant) + strlen(of->row->problem) + sizeof(text) + strlen(program);
+  const size_t room = sizeof(format) + 10 + strlen(variant) + strlen(of->row->problem) + sizeof(text) + strlen(program);
   key = clattni_alloc(allocator, room);
   if (key != NULL)
-    snprintf(key, room, format, variant, of->row->problem, text, program);
+    snprintf(key, room, format, revision, variant, of->row->problem, text, program);
   clattni_free(allocator, program);
   return key;
 }
@@ -541,7 +542,9 @@ static int known_verdict(const bench *on, const char *key, clattn_status *status
   if (entry == NULL)
     return 0;
   *status = length == 0 ? CLATTN_SUCCESS
-                        : clattni_fail(error, CLATTN_ERROR_SELF_TEST, "%.*s", (int)length, (const char *)message);
+                        : clattni_fail(error, CLATTN_ERROR_SELF_TEST,
+                                       "a kept verdict, delete the disk cache to test again: %.*s", (int)length,
+                                       (const char *)message);
   clattni_free(&on->context->allocator, entry);
   return 1;
 }
