@@ -36,7 +36,9 @@
  *
  * Threads: a context, a plan and a hook may be used by any number of threads at once.  A clattn_error, clattn_args or
  * clattn_problem belongs to one thread during a call.  The library never prints, never exits and reads no environment
- * variable.  No call blocks on the device, but those that build kernels (plan creation, prebuild) can take seconds.
+ * variable.  Calls that build kernels or keep them in a disk cache can take seconds: making plans, prebuild, self-test,
+ * the first merge, and releasing the last plan or the context.  None waits for the device but prebuild, self-test, and
+ * an enqueue with check_contents.
  *
  * Every call that takes a clattn_error sets it: on success status is 0 and the message empty.  (A struct of arguments
  * with a wrong struct_size is of another release: where its error pointer lies is not known, so that one stays.)
@@ -145,8 +147,12 @@ CLATTN_API void clattn_error_init(clattn_error *error);
 
 typedef struct clattn_context clattn_context;
 
-enum { CLATTN_LOG_ERROR = 0, CLATTN_LOG_WARNING = 1, CLATTN_LOG_INFO = 2 }; /* INFO: one line per plan made */
+/* INFO: a line for each plan made ("plan: VARIANT: PROBLEM LINE"), for each entry that the disk cache gave or took
+ * ("cache: ..."), and where prebuild could not launch kernels ("prebuild: ..."). */
+enum { CLATTN_LOG_ERROR = 0, CLATTN_LOG_WARNING = 1, CLATTN_LOG_INFO = 2 };
 
+/* The functions, and what their user pointers lead to, must be there until the context and every plan of it are
+ * released: the last of these releases still calls them. */
 typedef struct clattn_context_options {
   size_t struct_size;
   /* Log lines (no newline).  NULL: silent.  Called from any thread that calls the library, never with a lock held. */
@@ -163,20 +169,20 @@ typedef struct clattn_context_options {
   const char *config_text;
   /* Disk cache of built kernels and of the self-test's verdicts: a folder, or both functions.  NULL: off.
    *
-   * An entry is found by kernel and hook sources, compiler options, platform, device, driver and clattn's release, and
+   * An entry is found by all sources (the hook's, too), compiler options, platform, device, driver and clattn's release, and
    * holds a checksum: an entry that is damaged or another's, or a binary that the driver refuses, is a warning in the log
    * and a build from source, never an error.  Kernels are code that runs: the folder is made for this user alone (its
    * parent must be there), and a folder or file that others may write to, or that is neither this user's nor the
-   * administrator's, is not used (a warning, and no cache).  Any number of processes may share it; it may be deleted at any
-   * time, and is never cleaned up.
+   * administrator's, is not used (a warning, and no cache or no entry).  Any number of processes may share it, in
+   * several containers, too; it may be deleted at any time, and is never cleaned up.
    *
    * Most drivers' kernels are kept as soon as they are built.  PoCL compiles a kernel at its first launch, and all of a
-   * program once more (a second or two) when it is asked for them: there they are kept by clattn_prebuild, and when the
-   * context goes. */
+   * program once more (some seconds for each) when it is asked for them: there they are kept by clattn_prebuild, and when
+   * the context and its plans are all released. */
   const char *cache_folder;
   /* get copies at most capacity bytes of an entry to data and returns the entry's whole size, 0 = none; put keeps one
    * in the place of an older one.  The key is 64 hexadecimal digits.  Called from any thread that makes plans, merges,
-   * prebuilds, tests or releases a context, from several at once, and with no lock held. */
+   * prebuilds, tests, or releases a context or a plan, from several at once, and with no lock held. */
   size_t (*cache_get)(void *user, const char *key, void *data, size_t capacity);
   void (*cache_put)(void *user, const char *key, const void *data, size_t bytes);
   void *cache_user;
@@ -196,9 +202,8 @@ typedef struct clattn_context_options {
 CLATTN_API void clattn_context_options_init(clattn_context_options *options);
 
 /* A clattn context for one device (or sub-device) of a cl_context, both retained.  options and error may be NULL.
- * Errors: NULL_POINTER, STRUCT_SIZE, RESERVED, WRONG_DEVICE (device not in the context), TEXT, NOT_SUPPORTED,
- * OUT_OF_MEMORY, OpenCL's.
- * On failure *out is NULL. */
+ * Errors: NULL_POINTER, STRUCT_SIZE, RESERVED, VALUE (allow_amx, or two caches), WRONG_DEVICE (device not in the
+ * context), TEXT, OUT_OF_MEMORY, OpenCL's.  On failure *out is NULL. */
 CLATTN_API clattn_status clattn_context_create(cl_context context, cl_device_id device,
                                                const clattn_context_options *options, clattn_context **out,
                                                clattn_error *error);
@@ -206,7 +211,9 @@ CLATTN_API clattn_status clattn_context_create(cl_context context, cl_device_id 
  * platform order.  Error: NO_DEVICE. */
 CLATTN_API clattn_status clattn_context_create_default(const clattn_context_options *options, clattn_context **out,
                                                        clattn_error *error);
-/* Plans keep their context alive, so the order of releases does not matter.  NULL is accepted. */
+/* Plans keep their context alive, so the order of releases does not matter: the last one frees all.  With a disk cache
+ * under PoCL it first compiles and keeps what was launched, which takes seconds and calls cache_put and log_fn.  NULL is
+ * accepted. */
 CLATTN_API void clattn_context_release(clattn_context *context);
 /* The OpenCL handles (not retained for the caller).  Either pointer may be NULL. */
 CLATTN_API clattn_status clattn_context_handles(const clattn_context *context, cl_context *cl, cl_device_id *device);
@@ -574,7 +581,8 @@ CLATTN_API void clattn_plan_options_init(clattn_plan_options *options);
  * CL_BUILD_PROGRAM_FAILURE with the log, OpenCL's. */
 CLATTN_API clattn_status clattn_plan_create(clattn_context *context, const clattn_problem *problem,
                                             const clattn_plan_options *options, clattn_plan **out, clattn_error *error);
-/* NULL is accepted.  Work already enqueued is not affected. */
+/* NULL is accepted.  Work already enqueued is not affected.  A plan holds its context: the last plan's release after
+ * clattn_context_release does what that says. */
 CLATTN_API void clattn_plan_release(clattn_plan *plan);
 
 typedef struct clattn_plan_info {
@@ -769,8 +777,9 @@ CLATTN_API clattn_status clattn_alibi_slopes(int64_t heads, float *slopes);
 /* Runs every variant that this device takes on small problems whose results the library holds (masked rows, -inf and
  * 1e30 among the scores), and compares.  For drivers that build kernels, run them and compute wrong numbers.  Blocks;
  * makes a queue and buffers of its own.  SELF_TEST with the variant, the case and the numbers in the message; what
- * building and running can return.  With a disk cache verdicts are kept there, failures with their message, and what has
- * one for the same kernels, device and driver does not run again.  error may be NULL. */
+ * building and running can return.  With a disk cache verdicts are kept there, and what has one for the same kernels,
+ * device, driver and release does not run again.  The message of a failure says if it is a kept one; with the cache
+ * deleted all runs again.  error may be NULL. */
 CLATTN_API clattn_status clattn_self_test(clattn_context *context, clattn_error *error);
 
 /* Hooks: the caller's OpenCL C, compiled into kernels, which sees
