@@ -157,6 +157,7 @@ static void add_pass(cJSON *array, const cli_pass *pass, const cli_verification 
   cJSON_AddNumberToObject(o, "bytes", (double)info->bytes);
   cJSON_AddNumberToObject(o, "seconds", pass->seconds);
   cJSON_AddNumberToObject(o, "build_seconds", info->build_seconds);
+  cJSON_AddBoolToObject(o, "from_cache", info->from_cache != 0);
   cJSON *results = cJSON_AddObjectToObject(o, "results");
   for (int i = 0; i < CLI_OUTPUTS; i++) {
     const cli_result *result = &pass->result[i];

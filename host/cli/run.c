@@ -116,6 +116,7 @@ static const char help_rest[] =
     "how\n"
     "  --device ID         an id or number of 'clattn devices'; default: GPUs before accelerators before CPUs\n"
     "  --cache FOLDER      keep built kernels there for the next time, and take those of 'clattn warm'; default: none\n"
+    "                      (from_cache of --json says whether they were there)\n"
     "  --variant NAME      kernels to use, instead of the best that fits\n"
     "  --tuning FILE       tiles of kernels that 'clattn tune' measured on this device\n"
     "  --config TEXT       config_text of the library's context, \"forbid=fused;width=4\": see clattn.h\n"
