@@ -149,15 +149,36 @@ void cli_session_use(const clattn_context_options *options, const char *tuning) 
 }
 
 static const char *cache_folder;
+static int cache_refused;
+static size_t cache_written;
 
 void cli_cache_use(const char *folder) {
   cache_folder = folder;
+  cache_refused = 0;
+  cache_written = 0;
 }
 
-static void tell_warning(void *user, int level, const char *line) {
+int cli_cache_refused(void) {
+  return cache_refused;
+}
+
+size_t cli_cache_written(void) {
+  return cache_written;
+}
+
+static int begins(const char *line, const char *words) {
+  return strncmp(line, words, strlen(words)) == 0;
+}
+
+/* The log is where the library says what became of its cache. */
+static void watch_cache(void *user, int level, const char *line) {
   (void)user;
-  if (level == CLATTN_LOG_WARNING)
+  if (level == CLATTN_LOG_WARNING) {
     fprintf(stderr, "clattn: %s\n", line);
+    cache_refused |= begins(line, "cache: off: ");
+  } else if (level == CLATTN_LOG_INFO && begins(line, "cache: entry ") && strstr(line, " written, ") != NULL) {
+    cache_written++;
+  }
 }
 
 static void session_options(clattn_context_options *options) {
@@ -167,7 +188,7 @@ static void session_options(clattn_context_options *options) {
     *options = *in_use;
   options->cache_folder = cache_folder;
   if (cache_folder != NULL)
-    options->log_fn = tell_warning;
+    options->log_fn = watch_cache;
 }
 
 static clattn_status finish_session(cli_session *session) {

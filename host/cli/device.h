@@ -32,6 +32,9 @@ void cli_session_use(const clattn_context_options *options, const char *tuning);
 /* The folder that sessions opened from now on keep built kernels in; NULL, as at the start: none.  What is wrong with
  * it is told on stderr and costs no more than building again.  The text must stay. */
 void cli_cache_use(const char *folder);
+/* Since then: 1 if a session could not use the folder; the entries that sessions wrote. */
+int cli_cache_refused(void);
+size_t cli_cache_written(void);
 
 /* wanted: an id, or a number counting the whole list from 0; NULL: the library's own choice. */
 int cli_session_open(const char *wanted, cli_session *out);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include "cli.h"
 #include "device.h"
@@ -19,18 +20,24 @@ static const char help[] =
     "that uses the same folder (clattn_context_options.cache_folder; --cache of run and devices) finds them "
     "there.\n"
     "\n"
-    "  --problems FILE  a problem line per line, as the library logs them: \"hq=8 sq=128 sk=128 d=64 causal=1\";\n"
-    "                   empty lines and what follows a # do not count; - is stdin\n"
+    "  --problems FILE  a problem line per line: \"hq=8 sq=128 sk=128 d=64 causal=1\", or as the library logs them, "
+    "with\n"
+    "                   \"plan: VARIANT: \" in front, which does not count; nor do empty lines and what follows a #;\n"
+    "                   - is stdin\n"
     "  --cache FOLDER   where built kernels are kept; made if it is not there, for this user alone\n"
     "  --device ID      an id of 'clattn devices', or a number counting them from 0; the library's own choice without "
     "it\n"
     "  --tuning FILE    tiles of kernels that 'clattn tune' measured on the device: those that run with it builds\n"
     "  --config TEXT    config_text of the library's context: see clattn.h\n"
+    "  --allow-amx      for programs that set allow_amx in their context's options, as 'clattn run' does: where the "
+    "CPU "
+    "has\n"
+    "                   AMX, bf16 problems may have other kernels with it than without\n"
     "  --help           this text\n"
     "\n"
     "A line of the report for each problem: built or from cache, seconds (next to none where a problem above needed "
     "the same\n"
-    "kernels), and the variant; then what it took to keep what was built.\n"
+    "kernels), and the variant; then, if anything was kept, what that took.\n"
     "\n"
     "Exit codes: 0; 1 when kernels can't be built or the cache can't be used; 2 for a line that can't be read or is "
     "no\n"
@@ -81,9 +88,18 @@ static char *trim(char *line) {
   return line;
 }
 
+/* In the log a problem line has words in front: "plan: VARIANT: ". */
+static const char *problem_of(const char *text) {
+  static const char start[] = "plan: ";
+  if (strncmp(text, start, sizeof start - 1) != 0)
+    return text;
+  const char *end = strstr(text + sizeof start - 1, ": ");
+  return end != NULL ? end + 2 : text;
+}
+
 static int add_line(const char *path, size_t number, char *line, problem_list *list) {
   clattn_error error;
-  char *text = trim(line);
+  const char *text = problem_of(trim(line));
   if (*text == 0)
     return CLI_OK;
   int code = grow(list);
@@ -106,12 +122,18 @@ static int add_line(const char *path, size_t number, char *line, problem_list *l
 static int read_list(const char *path, problem_list *list) {
   char *line = NULL;
   size_t room = 0, number = 0;
+  ssize_t length;
   int code = CLI_OK;
   FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
   if (file == NULL)
     return cli_fail(CLI_USAGE, "--problems %s: can't be opened", path);
-  while (code == CLI_OK && getline(&line, &room, file) >= 0)
-    code = add_line(path, ++number, line, list);
+  while (code == CLI_OK && (length = getline(&line, &room, file)) >= 0) {
+    number++;
+    code = strlen(line) == (size_t)length
+               ? add_line(path, number, line, list)
+               : cli_fail(CLI_USAGE, "--problems %s: line %zu: byte %zu is 0; it must be text", path, number,
+                          strlen(line));
+  }
   if (code == CLI_OK && ferror(file))
     code = cli_fail(CLI_USAGE, "--problems %s: can't be read", path);
   if (code == CLI_OK && list->count == 0)
@@ -162,7 +184,7 @@ static int warm(cli_session *session, const problem_list *list) {
     code = cli_fail_status(status, &error, r.done < list->count ? list->line[r.done] : "prebuild");
   else if (r.failed)
     code = cli_fail_memory();
-  else
+  else if (cli_cache_written() > 0)
     printf("%-10s  %8.3f s\n", "kept", cli_seconds() - r.last);
   cli_error_release(&error);
   return code;
@@ -187,19 +209,18 @@ static int check_kept(const cli_session *session, const problem_list *list) {
 }
 
 int cli_warm(int argc, char **argv) {
-  static const struct option longs[] = {{"problems", required_argument, NULL, 'p'},
-                                        {"cache", required_argument, NULL, 'c'},
-                                        {"device", required_argument, NULL, 'd'},
-                                        {"tuning", required_argument, NULL, 't'},
-                                        {"config", required_argument, NULL, 'g'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+  static const struct option longs[] = {
+      {"problems", required_argument, NULL, 'p'}, {"cache", required_argument, NULL, 'c'},
+      {"device", required_argument, NULL, 'd'},   {"tuning", required_argument, NULL, 't'},
+      {"config", required_argument, NULL, 'g'},   {"allow-amx", no_argument, NULL, 'a'},
+      {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
   const char *path = NULL, *cache = NULL, *device = NULL;
   problem_list list = {NULL, NULL, 0, 0};
   cli_session session;
   cli_setup setup;
   int option;
   memset(&setup, 0, sizeof setup);
+  setup.without_amx = 1; /* the kernels are for another program, which the library lets use AMX only if it says so */
   while ((option = cli_next_option(argc, argv, longs)) != -1) {
     if (option == 'p')
       path = optarg;
@@ -211,6 +232,8 @@ int cli_warm(int argc, char **argv) {
       setup.tuning = optarg;
     else if (option == 'g')
       setup.config = optarg;
+    else if (option == 'a')
+      setup.without_amx = 0;
     else if (option == 'h')
       return cli_print_help(help);
     else
@@ -226,7 +249,10 @@ int cli_warm(int argc, char **argv) {
     code = cli_session_open(device, &session);
     if (code != CLI_OK)
       break;
-    code = again ? check_kept(&session, &list) : warm(&session, &list);
+    if (cli_cache_refused())
+      code = cli_fail(CLI_FAILED, "--cache %s: it can't be used, so nothing is built", cache);
+    else
+      code = again ? check_kept(&session, &list) : warm(&session, &list);
     cli_session_close(&session);
   }
   cli_setup_end(&setup);
