@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of matrix tiles of bf16 by AMX: sums of f32, 16 rows and 16 columns a tile, 32 elements a step.  With
  * CLATTN_AMX, which the host defines where the CPU and the operating system allow it, by instructions; else the same
- * layout goes through plain loops, so that the kernel compiles, and can be run, everywhere.
+ * layout goes through plain loops, so that the kernel compiles for other targets of clang, too.
  *
  * AMX takes subnormal elements for 0, rounds sums to nearest even and writes subnormal ones as 0. */
 #ifndef CLATTN_AMX_TILES_CL_H

@@ -104,7 +104,8 @@ typedef struct clattn_params {
 /* Keys that one work-item of their `scores` does. */
 #define CLATTN_CHUNK_KEYS 1024
 
-/* With CLATTN_RULE_INVARIANT blocks of keys start at multiples of this, which every block size divides. */
+/* With CLATTN_RULE_INVARIANT blocks of keys start at multiples of this, which the usual block divides; tuned ones are
+ * not taken then. */
 #define CLATTN_INVARIANT_KEYS 128
 
 /* Rotary embedding: tables of cosines and sines, (batch, position, pair), which lie alike, and where the caller's
