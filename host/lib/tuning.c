@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "dtype.h"
-#include "select.h"
 #include "status.h"
 
 /* ---- tiles ---- */
@@ -268,8 +267,8 @@ static int take_tile(scanner *s, const clattni_shape_class *of, clattni_tile *ou
 }
 
 static int is_variant(const char *name) {
-  for (uint32_t i = 0; clattni_variant_at(i) != NULL; ++i)
-    if (strcmp(clattni_variant_at(i)->name, name) == 0)
+  for (uint32_t i = 0; clattn_variant_name(i) != NULL; ++i)
+    if (strcmp(clattn_variant_name(i), name) == 0)
       return 1;
   return 0;
 }
