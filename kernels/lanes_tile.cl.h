@@ -431,10 +431,17 @@ static inline clattn_v clattn_hook_lanes(const clattn_inputs *in, const clattn_t
 }
 #endif
 
+/* A hook that only excludes leaves scores as they are. */
+#ifdef CLATTN_HOOK_SCORE
+#define CLATTN_HOOK_SCORES 1
+#else
+#define CLATTN_HOOK_SCORES 0
+#endif
+
 /* Whether raw products, the rules that exclude keys and a bias are all there is to a score, and a larger product is a
  * larger score: the same for every tile of a call, whatever is asked for beside o. */
 static inline int clattn_scores_plain(const clattn_params *p, const clattn_inputs *in) {
-  return !CLATTN_HOOKED && in->softcap == 0.0f && in->scale > 0.0f && in->scale < INFINITY &&
+  return !CLATTN_HOOK_SCORES && in->softcap == 0.0f && in->scale > 0.0f && in->scale < INFINITY &&
          !(p->rules & (CLATTN_RULE_HEAD_SCALE | CLATTN_RULE_ALIBI)) &&
          !((p->rules & CLATTN_RULE_BIAS) && (p->rules & CLATTN_RULE_MAX_LOGIT));
 }
@@ -444,7 +451,7 @@ static inline void clattn_exclude(const clattn_params *p, const clattn_inputs *i
                                   int keys, float *block, clattn_v largest[CLATTN_MQ]) {
   const int masks = (p->rules & (CLATTN_RULE_MASK_U8 | CLATTN_RULE_MASK_BITS)) ||
                     ((p->rules & CLATTN_RULE_BLOCK_MASK) && !clattn_unit_sees_all(p, in->blocks, &t->u, j0, j0 + keys));
-  if (!masks && j0 >= t->all_lo && j0 + keys <= t->all_hi)
+  if (!CLATTN_HOOKED && !masks && j0 >= t->all_lo && j0 + keys <= t->all_hi)
     return;
   for (int m = 0; m < CLATTN_MQ; ++m) {
     const clattn_vi lo = CLATTN_VLOAD(t->lo + m * CLATTN_LANES), hi = CLATTN_VLOAD(t->hi + m * CLATTN_LANES);
@@ -454,7 +461,11 @@ static inline void clattn_exclude(const clattn_params *p, const clattn_inputs *i
       clattn_vi keep = (clattn_vi)(j0 + x) >= lo && (clattn_vi)(j0 + x) < hi;
       if (masks)
         keep = keep && clattn_mask_lanes(p, in, t, m * CLATTN_LANES, j0 + x);
-      const clattn_v s = keep ? CLATTN_VLOAD(at) : (clattn_v)(-INFINITY);
+      clattn_v s = CLATTN_VLOAD(at);
+#if CLATTN_HOOKED
+      s = clattn_hook_lanes(in, t, m * CLATTN_LANES, j0 + x, s);
+#endif
+      s = keep ? s : (clattn_v)(-INFINITY);
       most = clattn_maximum(most, s);
       CLATTN_VSTORE(s, at);
     }
