@@ -2,9 +2,13 @@
 # clattn_program(NAME SOURCES FILE... [LIBRARIES TARGET...] [DEFINITIONS ...] [INCLUDES FOLDER...])
 #   a test program in tests/ with this project's settings.
 # clattn_test(NAME COMMAND ... LABELS LABEL... [TIMEOUT SECONDS] [ENVIRONMENT VARIABLE=VALUE...] [PASS REGEX]
-#             [CACHE NAME])
-#   a ctest slot.  PoCL keeps built kernels per slot, warm between runs; slots of one CACHE, which use the same kernels,
-#   share them and run one after the other.
+#             [CACHE NAME] [COST SECONDS])
+#   a ctest slot.  PoCL keeps built kernels per slot, warm between runs, in CLATTN_TEST_CACHE; slots of one CACHE, which
+#   use the same kernels, share them and run one after the other.  Slots with a COST, what they take with nothing warm,
+#   start first, so that no core is left with a long one at the end.
+
+set(CLATTN_TEST_CACHE "${PROJECT_BINARY_DIR}/pocl-cache" CACHE PATH
+  "Folder for the kernels that PoCL keeps of the tests; may be another build's, whose tests do not run meanwhile")
 
 function(clattn_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;DEFINITIONS;INCLUDES" ${ARGN})
@@ -16,11 +20,11 @@ function(clattn_program name)
 endfunction()
 
 function(clattn_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;PASS;CACHE" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;PASS;CACHE;COST" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT arg_CACHE)
     set(arg_CACHE ${name})
   endif()
-  set(cache ${PROJECT_BINARY_DIR}/pocl-cache/${arg_CACHE})
+  set(cache ${CLATTN_TEST_CACHE}/${arg_CACHE})
   file(MAKE_DIRECTORY ${cache})
   add_test(NAME ${name} COMMAND ${arg_COMMAND})
   if(NOT arg_TIMEOUT)
@@ -39,6 +43,9 @@ function(clattn_test name)
     TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "${environment}"
     ENVIRONMENT_MODIFICATION POCL_MAX_PTHREAD_COUNT=unset:)
+  if(arg_COST)
+    set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+  endif()
   if(arg_PASS)
     set_tests_properties(${name} PROPERTIES PASS_REGULAR_EXPRESSION "${arg_PASS}")
   endif()
