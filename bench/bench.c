@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "affinity.h"
+
 /* Independent chains of fused multiply-adds: enough of them to cover the latency of two units, few enough for
  * registers. `raw` has arguments like those of a clattn kernel and does nothing. */
 static const char probe_source[] = "#define VECTOR_(n) float##n\n"
@@ -73,6 +75,7 @@ void open_bench(bench *b) {
   char options[64];
   const char *source = probe_source;
   memset(b, 0, sizeof(*b));
+  cli_affinity_set();
   clattn_device_info_init(&b->info);
   must(clattn_context_create_default(NULL, &b->context, NULL), "clattn_context_create_default");
   must(clattn_context_handles(b->context, &b->cl, &b->device), "clattn_context_handles");

@@ -17,6 +17,7 @@
 
 #include <cJSON.h>
 
+#include "affinity.h"
 #include "cli_program.h"
 
 enum { B = 2, H = 3, SQ = 4, SK = 11, D = 5, DV = 6 };
@@ -143,6 +144,7 @@ static int start(void **state) {
   static float q[B * H * SQ * D], k[B * H * SK * D], v[B * H * SK * DV];
   (void)state;
   signal(SIGPIPE, SIG_IGN);
+  setenv("POCL_AFFINITY", "0", 1);
   if (enter_folder() != 0)
     return -1;
   fill(q, sizeof q / sizeof q[0]);
@@ -206,6 +208,7 @@ static void lists(void **state) {
   cJSON_Delete(object);
   object = ask("context");
   const cJSON *context = cJSON_GetObjectItem(object, "context");
+  assert_true(cJSON_IsFalse(cJSON_GetObjectItem(context, "pocl_affinity"))); /* as `start` said */
   assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(cJSON_GetObjectItem(context, "peaks"), "fma_flops_per_second")) >
               0);
   assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(object, "rows")), 0);
@@ -306,12 +309,26 @@ static void ends(void **state) {
   assert_string_equal(out, "");
 }
 
+/* With nothing in the environment the program decides as this process would. */
+static void affinity(void **state) {
+  (void)state;
+  unsetenv("POCL_AFFINITY");
+  cli_affinity_set();
+  const int wanted = cli_affinity_is_set();
+  unsetenv("POCL_AFFINITY");
+  begin();
+  cJSON *object = ask("context");
+  const cJSON *flag = cJSON_GetObjectItem(cJSON_GetObjectItem(object, "context"), "pocl_affinity");
+  assert_true(cJSON_IsBool(flag));
+  assert_int_equal(cJSON_IsTrue(flag), wanted);
+  cJSON_Delete(object);
+  end();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(calls),
-      cmocka_unit_test(lists),
-      cmocka_unit_test(errors),
-      cmocka_unit_test(ends),
+      cmocka_unit_test(calls), cmocka_unit_test(lists),    cmocka_unit_test(errors),
+      cmocka_unit_test(ends),  cmocka_unit_test(affinity),
   };
   return cmocka_run_group_tests(tests, start, finish);
 }

@@ -43,10 +43,10 @@ enum { NUM_RULES = sizeof rules / sizeof rules[0] };
 static const char c_headers[] = "assert.h ctype.h errno.h float.h inttypes.h limits.h math.h stdarg.h stdatomic.h "
                                 "stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h CL/cl.h OpenCL/opencl.h";
 static const char public_headers[] = "clattn.h clattn_ref.h clattn_nn.h";
-/* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, convert.h, device.h and pictures. */
+/* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, affinity.h, convert.h, device.h and pictures. */
 static const char test_headers[] =
     "status.h dtype.h os.h hash.h problem_internal.h problem.h select.h tuning.h launch.h hook.h npy.h "
-    "convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h picture.h "
+    "affinity.h convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h picture.h "
     "picture_back.h picture_colour.h picture_layout.h picture_unicode.h heatmap.h";
 
 /* Of host/model, for the program and the tests. */
@@ -155,6 +155,9 @@ static int allowed(const char *folder, const char *file, const char *include, in
   if (strcmp(folder, "host/bench") == 0) { /* a part of the program */
     return exists_in("host/cli", include) || listed(model_headers, include) ||
            listed("bench_kernels_embedded.h suites_embedded.h", include);
+  }
+  if (strcmp(folder, "bench") == 0 && strcmp(include, "affinity.h") == 0) {
+    return 1;
   }
   if (strcmp(folder, "host/cli") == 0 && strncmp(include, "bench/", 6) == 0) {
     return exists_in("host", include);

@@ -68,6 +68,7 @@ const bench_field bench_context_fields[] = {
     CONTEXT(local_bytes, "local_bytes", BENCH_COUNT, BENCH_ALWAYS),
     CONTEXT(compute_units, "compute_units", BENCH_UINT32, BENCH_ALWAYS),
     CONTEXT(native_float_width, "native_float_width", BENCH_UINT32, BENCH_ALWAYS),
+    CONTEXT(pocl_affinity, "pocl_affinity", BENCH_FLAG, BENCH_ALWAYS),
     CONTEXT(simulated, "simulated", BENCH_FLAG, BENCH_ALWAYS),
     CONTEXT(noisy, "noisy", BENCH_FLAG, BENCH_ALWAYS),
     {NULL, BENCH_TEXT, BENCH_ALWAYS, 0, 0},

@@ -39,7 +39,8 @@ typedef struct bench_context {
   char platform[BENCH_TEXT_BYTES], version[BENCH_TEXT_BYTES];
   uint64_t device_type, global_bytes, local_bytes;
   uint32_t compute_units, native_float_width;
-  int simulated; /* --device-facts: no device was there */
+  int pocl_affinity; /* POCL_AFFINITY was 1 */
+  int simulated;     /* --device-facts: no device was there */
   bench_peaks peaks;
   int noisy; /* the run calls itself NOISY: more than a fifth of its rows spread over 5 % */
 } bench_context;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "affinity.h"
 #include "baseline.h"
 #include "cli.h"
 #include "record.h"
@@ -70,6 +71,7 @@ void bench_describe_host(const bench_request *request, bench_context *c) {
     snprintf(c->os, sizeof c->os, "%s %s %s", names.sysname, names.release, names.machine);
   snprintf(c->cpu, sizeof c->cpu, "unknown");
   first_line_with("/proc/cpuinfo", "model name", c->cpu, sizeof c->cpu);
+  c->pocl_affinity = cli_affinity_is_set();
 }
 
 void bench_describe_device(const clattn_device_info *info, bench_context *c) {

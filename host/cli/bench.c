@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "affinity.h"
 #include "cli.h"
 #include "convert.h"
 #include "options.h"
@@ -64,6 +65,9 @@ static const char help[] =
     "  --baseline F.json          verdicts against a saved run; rows that look slower are measured again first\n"
     "  --fail-if-slower PERCENT   exit code 1 if a row is slower than the baseline by more\n"
     "  --help                     this text\n"
+    "\n"
+    "Where the program may use every CPU, and POCL_AFFINITY is not set, it is set to 1: PoCL then binds each of its\n"
+    "threads to a core.\n"
     "\n"
     "With several devices the files' names get the device's id: out.json becomes out.pocl-0.json.\n"
     "Exit codes: 0 done; 1 the work failed, a variant computes wrong numbers, or a row is slower; 2 wrong usage or "
@@ -512,6 +516,8 @@ int cli_bench(int argc, char **argv) {
     code = cli_fail(CLI_USAGE, "--serve goes with --device alone");
   if (code == CLI_OK)
     code = cli_setup_begin(&o.setup);
+  if (code == CLI_OK && o.facts == NULL)
+    cli_affinity_set(); /* of a device that is not there nothing is measured */
   if (code == CLI_OK && o.serve) {
     code = bench_serve(o.device);
     goto end;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "affinity.h"
 #include "bench/sweep.h"
 #include "bench/tune.h"
 #include "cli.h"
@@ -107,6 +108,7 @@ int cli_tune(int argc, char **argv) {
     code = cli_setup_begin(&setup);
   if (code != CLI_OK)
     goto done;
+  cli_affinity_set();
   bench_signals_install();
   code = bench_tune(&request);
   if (bench_signal() != 0)
