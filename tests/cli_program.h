@@ -135,6 +135,17 @@ static inline int leave_folder(void) {
   return chdir("/") == 0 ? nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS) : -1;
 }
 
+/* For cmocka's groups: all tests run in the folder. */
+static inline int enter_group(void **state) {
+  (void)state;
+  return enter_folder();
+}
+
+static inline int leave_group(void **state) {
+  (void)state;
+  return leave_folder();
+}
+
 /* ---- running the program ---- */
 
 /* A shell command, whose last word may be the program; its output goes to out.txt and err.txt. */

@@ -157,11 +157,6 @@ static int start(void **state) {
   return 0;
 }
 
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 /* ---- tests ---- */
 
 /* What `run` computes from the same files, every time. */
@@ -330,5 +325,5 @@ int main(void) {
       cmocka_unit_test(calls), cmocka_unit_test(lists),    cmocka_unit_test(errors),
       cmocka_unit_test(ends),  cmocka_unit_test(affinity),
   };
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, start, leave_group);
 }

@@ -105,11 +105,6 @@ static int start(void **state) {
   return 0;
 }
 
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 /* ---- good paths ---- */
 
 #define QKV "--q q.npy --k k.npy --v v.npy "
@@ -743,5 +738,5 @@ int main(void) {
       cmocka_unit_test(kernels_that_fail),  cmocka_unit_test(ended_by_signals),
       cmocka_unit_test(unwritable_streams), cmocka_unit_test(files_change_meanwhile),
   };
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, start, leave_group);
 }

@@ -228,16 +228,6 @@ static void help(void **state) {
   says("usage: clattn compare");
 }
 
-static int start(void **state) {
-  (void)state;
-  return enter_folder();
-}
-
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(help),
@@ -250,5 +240,5 @@ int main(void) {
       cmocka_unit_test(an_end_in_between),
       cmocka_unit_test(wrong_usage),
   };
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, enter_group, leave_group);
 }

@@ -54,11 +54,6 @@ static int start(void **state) {
   return 0;
 }
 
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 /* Two files of the same shape, with numbers at most `allowed` apart (0: the same bits). */
 static void same(const char *path, const char *want_path, double allowed) {
   clattn_npy got, want;
@@ -224,5 +219,5 @@ int main(void) {
       cmocka_unit_test(other_arrays),
       cmocka_unit_test(wrong_usage),
   };
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, start, leave_group);
 }

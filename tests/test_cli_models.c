@@ -18,16 +18,6 @@
 
 enum { CLS = 2, SEP = 3, UNKNOWN = 1 }; /* lines of the vocabulary */
 
-static int start(void **state) {
-  (void)state;
-  return enter_folder();
-}
-
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
 /* "Tom chases Jerry." and two others, of unequal lengths. */
@@ -257,5 +247,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(vectors), cmocka_unit_test(other_forms), cmocka_unit_test(weights), cmocka_unit_test(pictures),
       cmocka_unit_test(usage),   cmocka_unit_test(sentences),   cmocka_unit_test(models)};
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, enter_group, leave_group);
 }

@@ -34,11 +34,6 @@ static int start(void **state) {
   return 0;
 }
 
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 /* Runs with these options, writes NAME_o.npy, NAME_l.npy and NAME_w.npy, and compares with the reference and with
  * another variant on the device. */
 static void compute(const char *name, const char *options) {
@@ -786,5 +781,5 @@ int main(void) {
       cmocka_unit_test(wrong_sequences),
       cmocka_unit_test(wrong_pages),
   };
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, start, leave_group);
 }

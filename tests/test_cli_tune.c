@@ -22,16 +22,6 @@
 
 static char head[2048], first[512]; /* of the file, and the line of the first tile that was tried */
 
-static int start(void **state) {
-  (void)state;
-  return enter_folder();
-}
-
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 /* The file in `text`; it is whole lines. */
 static void read_file(const char *path, char text[1 << 16]) {
   const size_t length = read_text(path, text, 1 << 16);
@@ -322,5 +312,5 @@ int main(void) {
                                      cmocka_unit_test(goes_on),         cmocka_unit_test(comes_to_an_end),
                                      cmocka_unit_test(files_of_others), cmocka_unit_test(exit_codes),
                                      cmocka_unit_test(refuses),         cmocka_unit_test(config)};
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, enter_group, leave_group);
 }

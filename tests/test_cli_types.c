@@ -51,11 +51,6 @@ static int start(void **state) {
   return 0;
 }
 
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 /* Runs with these options, writes NAME_o.npy, and compares with the reference and with another variant on the device. */
 static void compute(const char *name, const char *options) {
   char command[1024];
@@ -784,5 +779,5 @@ int main(void) {
       cmocka_unit_test(similarities),   cmocka_unit_test(rotary),    cmocka_unit_test(hooks),
       cmocka_unit_test(lines),          cmocka_unit_test(bad_types),
   };
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, start, leave_group);
 }

@@ -18,16 +18,6 @@
 
 #define SHAPE "hq=2 sq=12 sk=12 d=8"
 
-static int start(void **state) {
-  (void)state;
-  return enter_folder();
-}
-
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 static void help(void **state) {
   (void)state;
   good("warm --help");
@@ -140,5 +130,5 @@ int main(void) {
       cmocka_unit_test(amx),
       cmocka_unit_test(wrong_usage),
   };
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, enter_group, leave_group);
 }

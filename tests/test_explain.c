@@ -341,15 +341,10 @@ static int start(void **state) {
   return 0;
 }
 
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(heads_and_block), cmocka_unit_test(one_head), cmocka_unit_test(all_similarities),
       cmocka_unit_test(given_weights),   cmocka_unit_test(formats),  cmocka_unit_test(refusals),
   };
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, start, leave_group);
 }

@@ -399,16 +399,6 @@ static void png_refusals(void **state) {
 
 /* ---- the program ---- */
 
-static int start(void **state) {
-  (void)state;
-  return enter_folder();
-}
-
-static int finish(void **state) {
-  (void)state;
-  return leave_folder();
-}
-
 #define SMALL "run --problem 'b=2 hq=3 sq=4 sk=5 d=4' "
 
 static void program(void **state) {
@@ -458,5 +448,5 @@ int main(void) {
                                      cmocka_unit_test(html_page),       cmocka_unit_test(html_of_long_ones),
                                      cmocka_unit_test(refuses),         cmocka_unit_test(png_pixels),
                                      cmocka_unit_test(png_refusals),    cmocka_unit_test(program)};
-  return cmocka_run_group_tests(tests, start, finish);
+  return cmocka_run_group_tests(tests, enter_group, leave_group);
 }
