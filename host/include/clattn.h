@@ -81,8 +81,7 @@ extern "C" {
 #define CLATTN_VERSION_MINOR 1
 #define CLATTN_VERSION_PATCH 0
 
-/* The version of the library that is linked: "major.minor.patch" in static storage, and major * 10000 + minor * 100 +
- * patch. */
+/* The linked library's version: "major.minor.patch" in static storage, and major * 10000 + minor * 100 + patch. */
 CLATTN_API const char *clattn_version(void);
 CLATTN_API uint32_t clattn_version_number(void);
 
@@ -128,8 +127,7 @@ enum {
 CLATTN_API const char *clattn_status_name(clattn_status status);
 CLATTN_API const char *clattn_status_text(clattn_status status);
 
-/* Filled by calls that can fail in interesting ways; optional everywhere (NULL).  Owned by the caller, never
- * allocates. */
+/* Filled by calls that can fail in interesting ways; optional everywhere (NULL).  The caller's; never allocates. */
 typedef struct clattn_error {
   size_t struct_size;
   clattn_status status;
@@ -195,8 +193,7 @@ typedef struct clattn_context_options {
    * call returns.  One of another device, driver or version of clattn is not used, which a warning of the log and the
    * reason of each plan (clattn_plan_info.why) say; so is one whose first line is "clattn tuning N" with another N.  A text
    * that is none is TEXT, with the line, and so are unknown names in one of this version, and more than 4096 tiles.
-   * Tiles change results by rounding alone; batch-invariant problems keep the tile that they have without.  NULL: none.
-   */
+   * Tiles change results by rounding alone; batch-invariant problems keep the tile they have without.  NULL: none. */
   const char *tuning_text;
 } clattn_context_options;
 CLATTN_API void clattn_context_options_init(clattn_context_options *options);
@@ -212,8 +209,7 @@ CLATTN_API clattn_status clattn_context_create(cl_context context, cl_device_id 
 CLATTN_API clattn_status clattn_context_create_default(const clattn_context_options *options, clattn_context **out,
                                                        clattn_error *error);
 /* Plans keep their context alive, so the order of releases does not matter: the last one frees all.  With a disk cache
- * under PoCL it first compiles and keeps what was launched, which takes seconds and calls cache_put and log_fn.  NULL is
- * accepted. */
+ * under PoCL it first compiles and keeps what was launched: seconds, calling cache_put and log_fn.  NULL is fine. */
 CLATTN_API void clattn_context_release(clattn_context *context);
 /* The OpenCL handles (not retained for the caller).  Either pointer may be NULL. */
 CLATTN_API clattn_status clattn_context_handles(const clattn_context *context, cl_context *cl, cl_device_id *device);
@@ -417,8 +413,7 @@ typedef struct clattn_problem {
   clattn_math math;
   uint32_t flags; /* CLATTN_BATCH_INVARIANT */
 
-  /* Sizes.  batch, q_len and k_len are upper bounds: each enqueue may use less.  At most 2^31 - 1 each,
-   * k_len 2^31 - 4097. */
+  /* Sizes.  batch, q_len and k_len are upper bounds: each enqueue may use less.  Up to 2^31 - 1; k_len 2^31 - 4097. */
   int64_t batch;    /* 0 = 1 */
   int64_t q_heads;  /* 0 = 1 */
   int64_t kv_heads; /* 0 = q_heads; must divide q_heads */
@@ -472,8 +467,7 @@ typedef struct clattn_problem {
   /* Rotary embedding of q and k while loading.  Its tables args.rope_cos and rope_sin have the same strides; the batch
    * shares them but with LAYOUT_STRIDED and a batch stride.  They have rope_positions rows (a field, below).  Without
    * use_positions k_len must not reach beyond them, nor a row whose position the host knows: TOP_LEFT; VALUE, whose
-   * offset must be >= 0; host entries of args.q_offsets.  Other positions, from lengths or from arrays on the device, are
-   * clamped to the tables. */
+   * offset must be >= 0; host entries of args.q_offsets.  Others, by lengths or device arrays, are clamped to them. */
   clattn_rope rope;
   uint32_t use_positions;           /* 1: args.positions_q and _k; 0: p for q, j for k */
   int64_t rope_dim;                 /* 0 = qk_dim; even, at most qk_dim */
@@ -536,8 +530,7 @@ typedef struct clattn_support {
 } clattn_support;
 CLATTN_API void clattn_support_init(clattn_support *support);
 /* Whether and how a plan for this problem can be made: the same table and checks as plan creation, nothing is built.
- * variant NULL = the one that selection picks.  After a failed build on this device it says no.
- * Returns support->status. */
+ * variant NULL = the one that selection picks.  After a failed build here: no.  Returns support->status. */
 CLATTN_API clattn_status clattn_supported(clattn_context *context, const clattn_problem *problem, const char *variant,
                                           clattn_support *support);
 
@@ -705,8 +698,7 @@ typedef struct clattn_args {
   clattn_mem d_o, d_lse, d_q, d_k, d_v, d_bias, d_sink;
 
   /* At least plan_info.workspace_bytes, offset a multiple of 64; the first workspace_bytes are scratch, what lies
-   * behind them is not touched.  Absent: made and released inside. Two enqueues that may run at the same time need
-   * two workspaces. */
+   * behind them is not touched.  Absent: made and released inside.  Enqueues that may run at once need one each. */
   clattn_mem workspace;
 
   /* Optional: one event per kernel launch, for profiling.  The capacity must cover this enqueue's launches
@@ -755,8 +747,7 @@ CLATTN_API clattn_status clattn_attention(clattn_context *context, cl_command_qu
  * and lse likewise (rows, v_dim) and (rows).  rows is batch * q_heads * q_len or any other count.  o or lse may be
  * absent. Errors: NULL_POINTER, STRUCT_SIZE, RESERVED, SHAPE, STRIDE, OVERFLOW, TENSOR_MISSING, BUFFER_TOO_SMALL,
  * ALIGNMENT, OVERLAP, ENUM, NOT_SUPPORTED (SVM, USM), OUT_OF_MEMORY, WRONG_CONTEXT, WRONG_DEVICE,
- * CL_BUILD_PROGRAM_FAILURE, OpenCL's.  Asynchronous, as clattn_enqueue; the first call on a context builds the
- * kernel. */
+ * CL_BUILD_PROGRAM_FAILURE, OpenCL's.  Asynchronous, as clattn_enqueue; a context's first call builds the kernel. */
 typedef struct clattn_merge_args {
   size_t struct_size;
   clattn_error *error;        /* optional */
