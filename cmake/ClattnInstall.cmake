@@ -15,7 +15,8 @@ install(TARGETS ${clattn_libraries} EXPORT clattnTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES host/include/clattn.h host/include/clattn_ref.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES host/include/clattn.h host/include/clattn_ref.h host/include/clattn_launches.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES docs/rules.md docs/attention.md docs/attention.zh.md docs/heatmap.svg DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 

@@ -42,7 +42,7 @@ enum { NUM_RULES = sizeof rules / sizeof rules[0] };
 
 static const char c_headers[] = "assert.h ctype.h errno.h float.h inttypes.h limits.h math.h stdarg.h stdatomic.h "
                                 "stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h CL/cl.h OpenCL/opencl.h";
-static const char public_headers[] = "clattn.h clattn_ref.h clattn_nn.h";
+static const char public_headers[] = "clattn.h clattn_ref.h clattn_launches.h clattn_nn.h";
 /* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, affinity.h, convert.h, device.h and pictures. */
 static const char test_headers[] =
     "status.h dtype.h os.h hash.h problem_internal.h problem.h select.h tuning.h launch.h hook.h npy.h "

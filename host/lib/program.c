@@ -8,7 +8,7 @@
 #include "kernels_embedded.h"
 #include "status.h"
 
-enum { MAX_OPTIONS = 512 };
+enum { MAX_OPTIONS = sizeof(((clattni_program_text *)0)->options) };
 
 struct clattni_program {
   clattni_program *next;
@@ -153,26 +153,27 @@ static void keep_log(clattni_programs *programs, clattni_program *program, cl_pr
  * here, over a line that it counts as the hook's, instead of all over the kernel file. */
 static const char hook_end[] = "\n\n/* the end of the hook */ static inline void clattn_hook_end(void) {}\n";
 
-/* The kernel file alone, or behind what a hook sees and the hook. */
-static cl_program create(const clattni_programs *programs, const char *file, const clattn_hook *hook, cl_int *code) {
-  enum { PROLOGUE, HOOK, HOOK_END, FILE_ITSELF, PARTS };
-  const char *text[PARTS] = {NULL, NULL, hook_end, NULL};
-  size_t size[PARTS] = {0, 0, sizeof(hook_end) - 1, 0};
-  const cl_uint first = hook != NULL ? PROLOGUE : FILE_ITSELF;
-  text[FILE_ITSELF] = source_of(file, &size[FILE_ITSELF]);
-  if (hook != NULL) {
-    text[PROLOGUE] = source_of("hook_prologue", &size[PROLOGUE]);
-    text[HOOK] = hook->source;
-    size[HOOK] = hook->length;
-  }
-  return clCreateProgramWithSource(programs->context, PARTS - first, text + first, size + first, code);
-}
-
 static int all_options_of(char *all, size_t capacity, const char *options, const clattn_hook *hook) {
   const int length = snprintf(all, capacity, "-cl-std=CL1.2 %s%s%s", options,
                               hook != NULL && hook->has_score ? " -DCLATTN_HOOK_SCORE" : "",
                               hook != NULL && hook->has_keep ? " -DCLATTN_HOOK_KEEP" : "");
   return length >= 0 && (size_t)length < capacity;
+}
+
+/* The kernel file alone, or behind what a hook sees and the hook. */
+int clattni_program_text_of(const char *file, const char *options, const clattn_hook *hook, clattni_program_text *out) {
+  out->count = 0;
+  if (hook != NULL) {
+    out->text[0] = source_of("hook_prologue", &out->size[0]);
+    out->text[1] = hook->source;
+    out->size[1] = hook->length;
+    out->text[2] = hook_end;
+    out->size[2] = sizeof(hook_end) - 1;
+    out->count = 3;
+  }
+  out->text[out->count] = source_of(file, &out->size[out->count]);
+  const int found = out->text[out->count++] != NULL;
+  return all_options_of(out->options, sizeof(out->options), options, hook) && found;
 }
 
 /* Makes the first kernels of a built program, which is the program's from then on.  Under program->lock. */
@@ -188,29 +189,28 @@ static clattn_status take(clattni_programs *programs, clattni_program *program, 
 /* Under program->lock. */
 static clattn_status build(clattni_programs *programs, clattni_program *program, const char *file, const char *options,
                            const clattn_hook *hook, clattn_error *error) {
-  size_t size = 0;
   cl_int code = CL_SUCCESS;
   cl_program fresh = NULL;
-  char all_options[MAX_OPTIONS];
+  clattni_program_text text;
   clattn_status status = CLATTN_SUCCESS;
-  if (source_of(file, &size) == NULL || !all_options_of(all_options, sizeof(all_options), options, hook))
+  if (!clattni_program_text_of(file, options, hook, &text))
     return clattni_fail(error, CLATTN_ERROR_INTERNAL, "kernel file '%s' with options '%s' can't be built", file,
                         options);
 
-  fresh = create(programs, file, hook, &code);
+  fresh = clCreateProgramWithSource(programs->context, text.count, text.text, text.size, &code);
   if (code != CL_SUCCESS) {
     fresh = NULL;
     status = clattni_fail(error, code, "clCreateProgramWithSource for kernels/%s.cl failed: %s", file,
                           clattn_status_text(code));
     goto done;
   }
-  code = clBuildProgram(fresh, 1, &programs->device, all_options, NULL, NULL);
+  code = clBuildProgram(fresh, 1, &programs->device, text.options, NULL, NULL);
   if (code == CL_BUILD_PROGRAM_FAILURE) {
     keep_log(programs, program, fresh);
     atomic_store(&program->refused, 1);
   }
   if (code != CL_SUCCESS) {
-    status = clattni_fail(error, code, "building kernels/%s.cl with '%s'%s failed: %s", file, all_options,
+    status = clattni_fail(error, code, "building kernels/%s.cl with '%s'%s failed: %s", file, text.options,
                           hook != NULL ? " and the caller's hook" : "", clattn_status_text(code));
     goto done;
   }
@@ -438,6 +438,13 @@ void clattni_programs_store(clattni_programs *programs) {
   for (; program != NULL; program = program->next) /* the list only grows, at its start */
     if (atomic_load(&program->launched))
       store(programs, program);
+}
+
+cl_program clattni_program_built(clattni_program *program) {
+  clattni_mutex_lock(&program->lock);
+  cl_program built = program->built;
+  clattni_mutex_unlock(&program->lock);
+  return built;
 }
 
 int clattni_program_from_cache(clattni_program *program) {

@@ -49,6 +49,17 @@ void clattni_programs_store(clattni_programs *programs);
 clattn_status clattni_program_get(clattni_programs *programs, const char *file, const char *options,
                                   const clattn_hook *hook, const char *const *names, uint32_t count,
                                   clattni_program **out, double *seconds, clattn_error *error);
+/* What the compiler is given. */
+typedef struct clattni_program_text {
+  cl_uint count; /* of pieces */
+  const char *text[4];
+  size_t size[4];
+  char options[512];
+} clattni_program_text;
+/* 0: there is no such file, or the options are too long. */
+int clattni_program_text_of(const char *file, const char *options, const clattn_hook *hook, clattni_program_text *out);
+/* The program's, as long as its context's; built. */
+cl_program clattni_program_built(clattni_program *program);
 /* 1 if it came from the disk cache. */
 int clattni_program_from_cache(clattni_program *program);
 /* Says that its kernels were enqueued. */
