@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "convert.h"
+#include "dump.h"
 #include "pass.h"
 #include "request.h"
 #include "verify.h"
@@ -499,6 +500,36 @@ static int time_calls(job *j, const bench_peaks *peaks, bench_row *row) {
 
 /* ---- the row ---- */
 
+/* "003-pocl-0-bert-base-512-flash-cpu-vector": what is no plain name becomes '-'. */
+static void dump_name(const job *j, const bench_shape *shape, int number, char *name, size_t capacity) {
+  snprintf(name, capacity, "%03d-%.20s-%.48s-%.40s", number, j->device->session.device.id, shape->name,
+           j->pass.info.variant);
+  for (char *c = name; *c != 0; c++)
+    *c = (char)(cli_folder_plain_name((const char[]){*c, 0}) || *c == '.' ? *c : '-');
+}
+
+/* The whole call as files, before it runs.  A call that must be split is never made whole, so it can't be dumped. */
+static int dump_whole(job *j, const bench_shape *shape, bench_row *row) {
+  bench_dump *dump = j->settings->dump;
+  char name[CLI_FOLDER_NAME_BYTES];
+  cli_folder folder;
+  uint32_t launches = 0;
+  if (dump == NULL)
+    return CLI_OK;
+  if (j->part_count > 1) {
+    row_says(row, BENCH_FAILED, "--dump: the call is split for --max-launch-ms; --max-launch-ms 0 never splits");
+    return CLI_FAILED;
+  }
+  dump_name(j, shape, ++dump->rows, name, sizeof name);
+  int code = cli_folder_make_in(&dump->folder, name, &folder);
+  if (code == CLI_OK)
+    code = cli_dump(&j->device->session, &j->request, &j->copies[0], &j->pass, &folder, &launches);
+  cli_folder_close(&folder);
+  if (code != CLI_OK)
+    row_says(row, BENCH_FAILED, j->caught);
+  return code;
+}
+
 /* FlashAttention's papers count 4 b h s_q s_k d, half of it when causal. */
 static uint64_t flash_flops(const clattn_problem *p) {
   const uint64_t all = 2 * (uint64_t)p->batch * (uint64_t)p->q_heads * (uint64_t)p->q_len * (uint64_t)p->k_len *
@@ -552,7 +583,8 @@ int bench_measure(const bench_device *device, const bench_shape *shape, const ch
   row->flops = j.pass.info.flops;
   row->bytes = j.pass.info.bytes;
   row->flash_flops = flash_flops(&j.pass.problem);
-  if (open_parts(&j, row) != CLI_OK || run_whole(&j, row) != CLI_OK || open_copies(&j, row) != CLI_OK)
+  if (open_parts(&j, row) != CLI_OK || dump_whole(&j, shape, row) != CLI_OK || run_whole(&j, row) != CLI_OK ||
+      open_copies(&j, row) != CLI_OK)
     goto done;
   const double before = settings->probe_beside ? fma_beside(device, peaks) : 0;
   const int timed = time_calls(&j, peaks, row);

@@ -3,7 +3,14 @@
 #ifndef CLATTN_BENCH_MEASURE_H
 #define CLATTN_BENCH_MEASURE_H
 
+#include "folder.h"
 #include "probe.h"
+
+/* --dump: a folder for each row in this one. */
+typedef struct bench_dump {
+  cli_folder folder;
+  int rows; /* so far */
+} bench_dump;
 
 typedef struct bench_settings {
   double row_seconds;    /* timing of a row, at least three calls whatever they take */
@@ -11,6 +18,7 @@ typedef struct bench_settings {
   int cold;              /* inputs rotate over copies beyond the last cache */
   int verify;
   int probe_beside; /* the FMA probe before and behind each row */
+  bench_dump *dump; /* NULL: rows are not dumped */
 } bench_settings;
 
 /* Seconds that a call of this shape is expected to take, by peaks and rules of thumb about clattn's kernels: for choosing

@@ -185,14 +185,15 @@ static int judge(const bench_request *request, const bench_device *device, const
   int code = CLI_OK, known = 0;
   for (size_t i = 0; i < run->count && !bench_stop; i++) {
     bench_judgement verdict;
+    bench_settings settings = request->settings;
     bench_row again;
+    settings.dump = NULL; /* it is there already */
     bench_baseline_judge(baseline, run, i, request->threshold, &verdict);
     known |= run->rows[i].status != BENCH_SKIPPED && verdict.verdict != BENCH_MISSING;
     if (!bench_baseline_suspect(&verdict))
       continue;
     fprintf(stderr, "again: %s, %s\n", run->rows[i].shape.name, run->rows[i].variant);
-    (void)bench_measure(device, &run->rows[i].shape, run->rows[i].variant, &run->context.peaks, &request->settings,
-                        &again);
+    (void)bench_measure(device, &run->rows[i].shape, run->rows[i].variant, &run->context.peaks, &settings, &again);
     if (!bench_stop)
       bench_baseline_keep(&run->rows[i], &again);
   }

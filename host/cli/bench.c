@@ -62,6 +62,9 @@ static const char help[] =
     "what comes of it\n"
     "  --json F, --csv F          all of it, with the whole context; bench/schema.json describes the first\n"
     "  --report F.html            a page with roofline, bars and tables\n"
+    "  --dump DIR                 every row's kernels as files, in a folder of its own in DIR, which must be new or "
+    "empty;\n"
+    "                             'clattn replay' runs one: see 'clattn run --help'\n"
     "  --baseline F.json          verdicts against a saved run; rows that look slower are measured again first\n"
     "  --fail-if-slower PERCENT   exit code 1 if a row is slower than the baseline by more\n"
     "  --help                     this text\n"
@@ -115,6 +118,7 @@ static const struct option longs[] = {{"suite", required_argument, NULL, OPTION_
                                       {"json", required_argument, NULL, 'j'},
                                       {"csv", required_argument, NULL, 'c'},
                                       {"report", required_argument, NULL, 'h' + 256},
+                                      {"dump", required_argument, NULL, 'x'},
                                       {"baseline", required_argument, NULL, 'a'},
                                       {"fail-if-slower", required_argument, NULL, 'w'},
                                       {"help", no_argument, NULL, 'h'},
@@ -123,11 +127,12 @@ static const struct option longs[] = {{"suite", required_argument, NULL, OPTION_
 typedef struct bench_options {
   bench_request request;
   cli_setup setup;
-  const char *device, *facts, *json, *csv, *report, *only, *dtype;
+  const char *device, *facts, *json, *csv, *report, *only, *dtype, *dump;
   char *variants;                  /* the text that request.variant points into */
   const char *suites[SUITE_FILES]; /* that may be files */
   int suite_count;
   int list, quick, slow, serve;
+  bench_dump dumps;
 } bench_options;
 
 /* ---- options ---- */
@@ -253,6 +258,7 @@ static int read_options(bench_options *o, int argc, char **argv, int *done) {
                 {'j', &o->json, NULL, 0},
                 {'c', &o->csv, NULL, 0},
                 {'h' + 256, &o->report, NULL, 0},
+                {'x', &o->dump, NULL, 0},
                 {'a', &o->request.baseline, NULL, 0}};
     int known = 0;
     if (option == 'h') {
@@ -506,13 +512,14 @@ int cli_bench(int argc, char **argv) {
   if (o.request.fail_if_slower != NULL && o.request.baseline == NULL)
     code = cli_fail(CLI_USAGE, "--fail-if-slower needs --baseline");
   if (code == CLI_OK && o.facts != NULL &&
-      (o.device != NULL || o.request.baseline != NULL || o.setup.tuning != NULL || o.setup.config != NULL))
+      (o.device != NULL || o.request.baseline != NULL || o.setup.tuning != NULL || o.setup.config != NULL ||
+       o.dump != NULL))
     code = cli_fail(CLI_USAGE, "--device-facts stands for a device that is not there: without --device, --baseline, "
-                               "--tuning and --config");
+                               "--tuning, --config and --dump");
   if (code == CLI_OK && o.serve &&
       (o.json != NULL || o.csv != NULL || o.report != NULL || o.request.baseline != NULL || o.setup.tuning != NULL ||
        o.setup.config != NULL || o.request.shapes.count > 0 || o.quick || o.list || o.dtype != NULL || o.only != NULL ||
-       o.facts != NULL))
+       o.facts != NULL || o.dump != NULL))
     code = cli_fail(CLI_USAGE, "--serve goes with --device alone");
   if (code == CLI_OK)
     code = cli_setup_begin(&o.setup);
@@ -530,12 +537,19 @@ int cli_bench(int argc, char **argv) {
     code = print_list(&o.request);
     goto end;
   }
+  if (o.dump != NULL) {
+    code = cli_folder_make("dump", o.dump, &o.dumps.folder);
+    o.request.settings.dump = &o.dumps;
+  }
+  if (code != CLI_OK)
+    goto end;
   bench_signals_install();
   code = o.device != NULL && strcmp(o.device, "all") == 0 ? run_all(&o) : run_device(&o, o.device, NULL);
   if (bench_signal() != 0)
     code = 128 + bench_signal();
 
 end:
+  cli_folder_close(&o.dumps.folder);
   cli_setup_end(&o.setup);
   bench_shapes_free(&o.request.shapes);
   free(o.variants);

@@ -41,6 +41,7 @@ int cli_bench(int argc, char **argv);
 int cli_tune(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_warm(int argc, char **argv);
+int cli_replay(int argc, char **argv);
 
 /* ---- process ---- */
 

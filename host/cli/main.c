@@ -20,6 +20,7 @@ static const char help[] =
     "  clattn tune       measure which tiles of the kernels are fastest on a device\n"
     "  clattn compare    saved runs of the benchmark side by side\n"
     "  clattn warm       build the kernels of a list of problems ahead, into a disk cache\n"
+    "  clattn replay     run the kernels of a dump once more, and compare\n"
     "  clattn embed      sentences as vectors, by a model of the BERT family\n"
     "  clattn view       what a model's heads look at in a sentence\n"
     "\n"
@@ -38,7 +39,7 @@ static const struct {
   int (*run)(int argc, char **argv);
 } commands[] = {{"devices", cli_devices}, {"run", cli_run},   {"explain", cli_explain}, {"merge", cli_merge},
                 {"embed", cli_embed},     {"view", cli_view}, {"bench", cli_bench},     {"compare", cli_compare},
-                {"tune", cli_tune},       {"warm", cli_warm}};
+                {"tune", cli_tune},       {"warm", cli_warm}, {"replay", cli_replay}};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int unknown(const char *word) {

@@ -106,6 +106,9 @@ void cli_report_text(const cli_report *report, int explain) {
       printf("wrote       %s  %s %s\n", file->path, file->type,
              cli_shape_text(file->rank, file->shape, text, sizeof text));
   }
+  if (report->dump != NULL)
+    printf("dumped      %s  %" PRIu32 " %s\n", report->dump, report->dump_launches,
+           report->dump_launches == 1 ? "launch" : "launches");
 }
 
 static void add_shape(cJSON *object, const char *name, int rank, const int64_t *shape) {
@@ -211,6 +214,11 @@ int cli_report_json(const cli_report *report) {
     cJSON_AddStringToObject(f, "path", file->path);
     cJSON_AddStringToObject(f, "type", file->type);
     add_shape(f, "shape", file->rank, file->shape);
+  }
+  if (report->dump != NULL) {
+    cJSON *dump = cJSON_AddObjectToObject(root, "dump");
+    cJSON_AddStringToObject(dump, "path", report->dump);
+    cJSON_AddNumberToObject(dump, "launches", report->dump_launches);
   }
   cJSON_AddNumberToObject(root, "peak_memory_mb", cli_peak_megabytes());
   const int code = cli_print_json(root);

@@ -14,6 +14,8 @@ typedef struct cli_report {
   const cli_verification *checks; /* one per pass, or NULL */
   const cli_files *files;         /* NULL: nothing is written */
   int count;                      /* passes */
+  const char *dump;               /* folder of --dump, or NULL */
+  uint32_t dump_launches;
 } cli_report;
 
 void cli_report_text(const cli_report *report, int explain);

@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "convert.h"
+#include "dump.h"
 #include "heatmap.h"
 #include "outputs.h"
 #include "pass.h"
@@ -132,6 +133,11 @@ static const char help_rest[] =
     "  --verify            compare with the double-precision reference (sampled rows when large); exit 1 on a "
     "difference\n"
     "  --verify=device     compare with another variant on the same device, the three-step pipeline, in all rows\n"
+    "  --dump DIR          the kernels that ran as files, with all they were given and what they should compute: for a "
+    "bug\n"
+    "                      report.  A new or empty folder; README.txt in it says what is what; 'clattn replay DIR' "
+    "runs "
+    "it\n"
     "  --json              one JSON object instead of text\n"
     "  --help              this text\n"
     "\n"
@@ -167,7 +173,7 @@ typedef struct run_options {
   cli_request_options request;
   cli_files files;
   cli_setup setup;
-  const char *stage, *device, *cache, *variant, *cap, *q_labels, *k_labels, *heat, *verify_with;
+  const char *stage, *device, *cache, *variant, *cap, *q_labels, *k_labels, *heat, *verify_with, *dump;
   int explain, verify, json, heatmap; /* heatmap: in the terminal */
   /* From the texts above. */
   clattn_stage scores_stage;
@@ -242,6 +248,7 @@ enum {
   OPT_SEED,
   OPT_EXPLAIN,
   OPT_VERIFY,
+  OPT_DUMP,
   OPT_JSON,
   OPT_HELP,
   OPT_HOOK_ARG = CLI_REPEATABLE
@@ -314,6 +321,7 @@ static const struct option longs[] = {{"q", required_argument, NULL, OPT_Q},
                                       {"seed", required_argument, NULL, OPT_SEED},
                                       {"explain", no_argument, NULL, OPT_EXPLAIN},
                                       {"verify", optional_argument, NULL, OPT_VERIFY},
+                                      {"dump", required_argument, NULL, OPT_DUMP},
                                       {"json", no_argument, NULL, OPT_JSON},
                                       {"help", no_argument, NULL, OPT_HELP},
                                       {NULL, 0, NULL, 0}};
@@ -354,6 +362,7 @@ static void take_option(int option, run_options *o) {
                 {OPT_K_LABELS, &o->k_labels},
                 {OPT_HEAT, &o->heat},
                 {OPT_VERIFY, &o->verify_with},
+                {OPT_DUMP, &o->dump},
                 {OPT_CAUSAL, &r->rules.alignment}};
   if (option >= OPT_Q && option <= OPT_POSITIONS_K)
     r->input[option - OPT_Q] = optarg;
@@ -414,6 +423,9 @@ static int check_options(run_options *o) {
       return cli_fail(CLI_USAGE, "--heat takes a batch entry and a head, as in 0,3; not '%s'", o->heat);
     o->heatmap |= o->files.file[FILE_HEATMAP].path == NULL;
   }
+  if (o->dump != NULL && o->files.file[FILE_SCORES].path != NULL &&
+      (o->files.file[FILE_WEIGHTS].path != NULL || o->heatmap || o->files.file[FILE_HEATMAP].path != NULL))
+    return cli_fail(CLI_USAGE, "--dump: scores and weights are two runs; ask for one of them");
   if (o->heatmap && o->json)
     return cli_fail(CLI_USAGE, "--%s and --json exclude each other", o->heat != NULL ? "heat" : "heatmap");
   return CLI_OK;
@@ -426,7 +438,7 @@ static int want_heat(const run_options *o, const clattn_problem *problem, int *h
   const char *path = o->files.file[FILE_HEATMAP].path;
   const int64_t shape[4] = {o->heat != NULL ? 1 : problem->batch, o->heat != NULL ? 1 : problem->q_heads,
                             problem->q_len, problem->k_len};
-  *heat = !o->json && fits && (o->heatmap || (path == NULL && o->files.file[FILE_OUT].path == NULL));
+  *heat = !o->json && fits && (o->heatmap || (path == NULL && o->files.file[FILE_OUT].path == NULL && o->dump == NULL));
   if (o->heatmap && !fits)
     return cli_fail(CLI_USAGE,
                     "--%s: a heat map in the terminal needs 1 to %d queries and keys, here %" PRId64 " and %" PRId64
@@ -537,7 +549,10 @@ static int run(run_options *o) {
   cli_pass passes[2];
   cli_verification checks[2];
   cli_labels q_labels = {NULL, 0}, k_labels = {NULL, 0};
+  cli_folder folder;
+  uint32_t dumped = 0;
   int heat = 0, count = 0;
+  memset(&folder, 0, sizeof folder);
   memset(&session, 0, sizeof session);
   memset(&buffers, 0, sizeof buffers);
   memset(passes, 0, sizeof passes);
@@ -570,6 +585,9 @@ static int run(run_options *o) {
     code = cli_files_begin(&o->files, inputs, n);
   }
   cli_cache_use(o->cache);
+  if (code == CLI_OK && o->dump != NULL)
+    code = cli_folder_make("dump", o->dump, &folder);
+  int dumping = folder.path != NULL;
   if (code == CLI_OK)
     code = cli_setup_begin(&o->setup);
   if (code == CLI_OK)
@@ -580,6 +598,12 @@ static int run(run_options *o) {
     code = cli_request_draw(&request, session.info.max_alloc_bytes);
   if (code == CLI_OK)
     code = cli_buffers_make(&session, &request, &buffers);
+  if (code == CLI_OK && o->dump != NULL && count > 1)
+    code = cli_fail(CLI_USAGE, "--dump: scores and weights are two runs; ask for one of them");
+  if (code == CLI_OK && o->dump != NULL) {
+    dumping = 0; /* what becomes of the folder is cli_dump's from here on */
+    code = cli_dump(&session, &request, &buffers, &passes[0], &folder, &dumped);
+  }
   for (int i = 0; i < count && code == CLI_OK; i++)
     code = cli_pass_run(&session, &request, &buffers, &passes[i]);
   for (int i = 0; i < count && code == CLI_OK && o->verify != VERIFY_NOTHING; i++)
@@ -597,7 +621,8 @@ static int run(run_options *o) {
   if (code != CLI_OK)
     goto done;
   const cli_report report = {
-      &request, &session, passes, o->verify != VERIFY_NOTHING ? checks : NULL, good ? &o->files : NULL, count};
+      &request, &session, passes, o->verify != VERIFY_NOTHING ? checks : NULL, good ? &o->files : NULL,
+      count,    o->dump,  dumped};
   if (o->json) {
     code = cli_report_json(&report);
   } else {
@@ -612,6 +637,9 @@ static int run(run_options *o) {
   for (int i = 0; i < count && !good; i++)
     code = cli_verify_fail(&passes[i], &checks[i]);
 done:
+  if (dumping)
+    cli_folder_remove(&folder);
+  cli_folder_close(&folder);
   for (int i = 0; i < 2; i++)
     cli_pass_close(&session, &passes[i]);
   cli_buffers_release(&buffers);

@@ -127,7 +127,7 @@ static double weight_rounding(const cli_pass *pass) {
 /* What fp32 sums may differ by: 1e-5 for numbers of size 1, plus the rounding of scores, whose size is bounded by the
  * similarity's: |q| |k|, 1, or the sum of |w|.  A difference e of a score changes a weight by the factor exp(e).  A
  * pass whose products may be rounded differs by that, too. */
-static void tolerances(const cli_request *request, const cli_pass *pass, cli_verification *report) {
+void cli_verify_tolerances(const cli_request *request, const cli_pass *pass, cli_verification *report) {
   const clattn_problem *problem = &pass->problem;
   static const int measured[] = {CLI_Q,          CLI_K,     CLI_V,        CLI_BIAS,    CLI_ALIBI_SLOPES,
                                  CLI_HEAD_SCALE, CLI_ADD_W, CLI_ROPE_COS, CLI_ROPE_SIN};
@@ -171,13 +171,20 @@ static double bounded(double value, double limit) {
   return value > limit ? limit : value < -limit ? -limit : value;
 }
 
-static void judge(double got, double want, int output, cli_verification *report) {
+int cli_verify_differs(double got, double want, double tolerance, double relative, double limit, double *difference) {
+  *difference = 0;
   if (got == want || (isnan(got) && isnan(want)))
-    return;
-  const double limit = report->limit[output], near = bounded(want, limit);
-  const double difference = fabs(bounded(got, limit) - near);
+    return 0;
+  const double near = bounded(want, limit);
+  *difference = fabs(bounded(got, limit) - near);
   /* Written so that NaN counts as a difference. */
-  if (!(difference <= report->tolerance[output] + report->relative[output] * fabs(near)) || isinf(near)) {
+  return !(*difference <= tolerance + relative * fabs(near)) || isinf(near);
+}
+
+static void judge(double got, double want, int output, cli_verification *report) {
+  double difference = 0;
+  if (cli_verify_differs(got, want, report->tolerance[output], report->relative[output], report->limit[output],
+                         &difference)) {
     report->beyond[output]++;
     report->overflown[output] += !isfinite(got) && isfinite(want);
   }
@@ -206,53 +213,63 @@ static int64_t count_rows(const cli_request *request, int64_t step) {
   return count;
 }
 
-static void compare(const cli_request *request, const cli_pass *pass, const double *want, int64_t step, int output,
-                    cli_verification *report) {
+int64_t cli_reference_rows(const cli_pass *pass, int output, int64_t *elements) {
+  int64_t shape[4];
+  reference_shape(pass, output, shape);
+  *elements = shape[3];
+  return shape[0] * shape[1] * shape[2];
+}
+
+int64_t cli_reference_place(const cli_request *request, const cli_pass *pass, int output, int64_t row) {
   const cli_result *result = &pass->result[output];
   const int packed = cli_packed_q(&pass->problem) && (output == CLI_O || output == CLI_LSE);
   int64_t shape[4];
   reference_shape(pass, output, shape);
-  for (int64_t row = 0; row < shape[0] * shape[1] * shape[2]; row += step) {
-    const int64_t r = row % shape[2], h = row / shape[2] % shape[1], b = row / shape[2] / shape[1];
-    int64_t at = b * result->stride[0] + h * result->stride[1] + r * result->stride[2];
-    if (packed && r >= cli_queries_of(request, b))
+  const int64_t r = row % shape[2], h = row / shape[2] % shape[1], b = row / shape[2] / shape[1];
+  if (packed && r >= cli_queries_of(request, b))
+    return -1;
+  if (packed)
+    return h * result->stride[1] + (request->ints[CLI_CU_SEQLENS_Q][b] + r) * result->stride[2];
+  return b * result->stride[0] + h * result->stride[1] + r * result->stride[2];
+}
+
+static void compare(const cli_request *request, const cli_pass *pass, const cli_reference *reference, int output,
+                    cli_verification *report) {
+  const cli_result *result = &pass->result[output];
+  int64_t elements;
+  const int64_t rows = cli_reference_rows(pass, output, &elements);
+  for (int64_t row = 0; row < rows; row += reference->step) {
+    const int64_t at = cli_reference_place(request, pass, output, row);
+    if (at < 0)
       continue;
-    if (packed)
-      at = h * result->stride[1] + (request->ints[CLI_CU_SEQLENS_Q][b] + r) * result->stride[2];
-    for (int64_t e = 0; e < shape[3]; e++)
-      judge((double)result->data[at + e * result->stride[3]], want[row * shape[3] + e], output, report);
+    for (int64_t e = 0; e < elements; e++)
+      judge((double)result->data[at + e * result->stride[3]], reference->want[output][row * elements + e], output,
+            report);
   }
 }
 
-int cli_verify(const cli_request *request, const cli_pass *pass, cli_verification *out) {
+int cli_reference_make(const cli_request *request, const cli_pass *pass, cli_reference *out) {
   const clattn_problem *problem = &pass->problem;
-  double *want[CLI_OUTPUTS] = {NULL, NULL, NULL, NULL};
   clattn_ref_args args;
   clattn_error error;
-  int code = CLI_OK;
   memset(out, 0, sizeof *out);
   clattn_error_init(&error);
   clattn_ref_args_init(&args);
-  out->of = count_rows(request, 1);
-  int64_t step = sample_step(problem, problem->batch * problem->q_heads * problem->q_len);
-  if (pass->result[CLI_MAX_LOGIT].data != NULL)
-    step = 1; /* a largest score needs every row */
-  out->rows = count_rows(request, step);
+  out->step = sample_step(problem, problem->batch * problem->q_heads * problem->q_len);
+  if (pass->result[CLI_MAX_LOGIT].buffer != NULL)
+    out->step = 1; /* a largest score needs every row */
   for (int i = 0; i < CLI_OUTPUTS; i++) {
     int64_t shape[4];
     size_t count = 1;
-    if (pass->result[i].data == NULL)
+    if (pass->result[i].buffer == NULL)
       continue;
     reference_shape(pass, i, shape);
     for (int axis = 0; axis < 4; axis++)
       count *= (size_t)shape[axis];
     /* Rows that are not sampled are never touched, and cost no memory. */
-    want[i] = calloc(count > 0 ? count : 1, sizeof(double));
-    if (want[i] == NULL) {
-      code = cli_fail_memory();
-      goto done;
-    }
-    out->compared[i] = 1;
+    out->want[i] = calloc(count > 0 ? count : 1, sizeof(double));
+    if (out->want[i] == NULL)
+      return cli_fail_memory();
   }
   args.error = &error;
   args.q = request->input[CLI_Q].data;
@@ -278,26 +295,39 @@ int cli_verify(const cli_request *request, const cli_pass *pass, cli_verificatio
   args.prefix = request->ints[CLI_PREFIX];
   args.cu_seqlens_q = request->ints[CLI_CU_SEQLENS_Q];
   args.cu_seqlens_k = request->ints[CLI_CU_SEQLENS_K];
-  args.o = want[CLI_O];
-  args.lse = want[CLI_LSE];
-  args.scores = want[CLI_SCORES];
-  args.max_logit = want[CLI_MAX_LOGIT];
-  args.row_step = step;
+  args.o = out->want[CLI_O];
+  args.lse = out->want[CLI_LSE];
+  args.scores = out->want[CLI_SCORES];
+  args.max_logit = out->want[CLI_MAX_LOGIT];
+  args.row_step = out->step;
   cli_progress_begin("verifying", NULL, 0);
   const clattn_status status = clattn_ref_attention(problem, &args);
   cli_progress_end();
-  if (status != CLATTN_SUCCESS) {
-    code = cli_fail_status(status, &error, "verify");
-    goto done;
-  }
-  tolerances(request, pass, out);
+  return status == CLATTN_SUCCESS ? CLI_OK : cli_fail_status(status, &error, "verify");
+}
+
+void cli_reference_release(cli_reference *reference) {
   for (int i = 0; i < CLI_OUTPUTS; i++) {
-    if (want[i] != NULL)
-      compare(request, pass, want[i], step, i, out);
+    free(reference->want[i]);
+    reference->want[i] = NULL;
   }
-done:
-  for (int i = 0; i < CLI_OUTPUTS; i++)
-    free(want[i]);
+}
+
+int cli_verify(const cli_request *request, const cli_pass *pass, cli_verification *out) {
+  cli_reference reference;
+  memset(out, 0, sizeof *out);
+  const int code = cli_reference_make(request, pass, &reference);
+  if (code == CLI_OK) {
+    out->of = count_rows(request, 1);
+    out->rows = count_rows(request, reference.step);
+    cli_verify_tolerances(request, pass, out);
+  }
+  for (int i = 0; i < CLI_OUTPUTS && code == CLI_OK; i++) {
+    out->compared[i] = reference.want[i] != NULL;
+    if (out->compared[i])
+      compare(request, pass, &reference, i, out);
+  }
+  cli_reference_release(&reference);
   return code;
 }
 
@@ -346,7 +376,7 @@ int cli_verify_device(const cli_session *session, const cli_request *request, co
     code = cli_pass_run(session, request, buffers, &other);
   if (code == CLI_OK) {
     out->rows = out->of = count_rows(request, 1);
-    tolerances(request, pass, out);
+    cli_verify_tolerances(request, pass, out);
   }
   for (int i = 0; i < CLI_OUTPUTS && code == CLI_OK; i++) {
     out->tolerance[i] *= 2;

@@ -317,10 +317,11 @@ clattn_status clattn_launches(const clattn_plan *plan, cl_command_queue queue, c
   clattni_program_text text;
   clattn_params params;
   clattn_status status = begin(plan, queue, args);
-  if (status == CLATTN_SUCCESS && visit == NULL)
-    status = clattni_fail(args->error, CLATTN_ERROR_NULL_POINTER, "visit is NULL");
-  if (status == CLATTN_SUCCESS)
-    status = clattni_enqueue_check(plan, queue, args, &checked);
+  if (status != CLATTN_SUCCESS)
+    return status;
+  if (visit == NULL)
+    return clattni_fail(args->error, CLATTN_ERROR_NULL_POINTER, "visit is NULL");
+  status = clattni_enqueue_check(plan, queue, args, &checked);
   if (status != CLATTN_SUCCESS)
     return status;
   if (args->workspace.buffer == NULL && checked.layout.bytes > 0)
