@@ -14,6 +14,7 @@ typedef struct clattn_running {
   clattn_v logit[CLATTN_MQ]; /* largest raw score over kept pairs */
 } clattn_running;
 
+#if !CLATTN_FEW
 /* Scores times scale[] become numerators relative to the new maximum; what was there before is to be scaled by shrink[].
  * marked: with the marks of excluded keys. */
 static inline void clattn_online_softmax(int keys, const clattn_v scale[CLATTN_MQ], int marked, float *block,
@@ -65,7 +66,6 @@ static inline void clattn_scale_large(int keys, const clattn_v top[CLATTN_MQ], c
   }
 }
 
-#if !CLATTN_FEW
 /* out[d][lane] = out[d][lane] * shrink + numerators . v over one block of keys, CLATTN_ND value elements at a time from d
  * on, as long as there are so many; `row`: those of key x.  A macro, since rows are in global or private memory. */
 #define CLATTN_WEIGH(prepare, row)                                                                                     \
@@ -172,6 +172,29 @@ static inline void clattn_store_results(const clattn_params *p, const clattn_til
 
 #endif
 
+#if CLATTN_FEW
+/* As clattn_products, and values are fetched. */
+static inline void clattn_few_products(const clattn_params *p, const clattn_inputs *in,
+                                       __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int j0, int keys,
+                                       float *queries, __global const CLATTN_TYPE(CLATTN_V) * v, const long *v_rows,
+                                       int bytes, float *block) {
+  clattn_key_rows rows, scales;
+  clattn_find_rows(p, &p->k, t, j0, keys, rows);
+#if CLATTN_IS_QUANTISED(CLATTN_K)
+  clattn_find_rows(p, &p->k_scale, t, j0, keys, scales);
+#else
+  for (int x = 0; CLATTN_K_WIDENED && x < keys + CLATTN_NK - 1; ++x)
+    scales[x] = 0;
+#endif
+  for (int d0 = 0; d0 < p->qk_dim; d0 += CLATTN_DIM) {
+    const int dims = min(p->qk_dim - d0, CLATTN_DIM);
+    if (p->qk_dim > CLATTN_DIM)
+      clattn_load_queries(p, in, q, t, d0, dims, queries);
+    clattn_few_dot(p, in, t, rows, scales, j0, queries, d0, dims, keys, v, v_rows, d0 == 0 ? bytes : 0, block);
+  }
+}
+#endif
+
 /* Scores for the caller are a pass of their own: what was asked for beside o never changes a bit of o, but where a
  * plan without scores has its keys in parts.  top and sum are
  * those of the first pass, sums divided by what numerators are multiplied by. */
@@ -203,7 +226,13 @@ static inline void clattn_show_scores(const clattn_params *p, const clattn_input
       break;
     const int count = keys.hi - keys.lo;
     clattn_v raw[CLATTN_MQ];
+#if CLATTN_FEW
+    float lines[CLATTN_KEY_BLOCK * CLATTN_ROWS];
+    clattn_products(p, in, q, t, keys.lo, count, queries, lines, raw);
+    clattn_few_to_keys(clattn_few_rows(t), count, lines, block);
+#else
     clattn_products(p, in, q, t, keys.lo, count, queries, block, raw);
+#endif
     clattn_finish_scores(p, in, &shown, t, keys.lo, count, block, ignored, logit);
     for (int x = 0; weights && x < count; ++x)
       for (int m = 0; m < CLATTN_MQ; ++m) {
@@ -374,6 +403,10 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
   const float lacking =
       plain && !(p.rules & CLATTN_RULE_BIAS) ? in.scale : 1.0f; /* the factor of scores in the block */
   clattn_key_rows rows;
+#if CLATTN_FEW
+  clattn_key_rows next_rows;
+  float lines[CLATTN_KEY_BLOCK * CLATTN_ROWS] CLATTN_ALIGNED; /* the block by rows */
+#endif
 #if CLATTN_IS_QUANTISED(CLATTN_V)
   clattn_key_rows scales;
 #endif
@@ -395,11 +428,32 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
     clattn_interval keys = clattn_next_keys(&p, blocks, &t.u, t.u.keys.lo, t.u.keys.hi, CLATTN_KEY_BLOCK);
     while (keys.lo < keys.hi) {
       const int count = keys.hi - keys.lo;
-      clattn_v top[CLATTN_MQ], largest[CLATTN_MQ], shrink[CLATTN_MQ], factor[CLATTN_MQ];
-      for (int m = 0; m < CLATTN_MQ; ++m) {
+      clattn_v top[CLATTN_MQ], largest[CLATTN_MQ], shrink[CLATTN_MQ];
+      for (int m = 0; m < CLATTN_MQ; ++m)
         top[m] = run.top[m];
-        factor[m] = (clattn_v)(lacking);
+      const clattn_interval next = clattn_next_keys(&p, blocks, &t.u, keys.hi, t.u.keys.hi, CLATTN_KEY_BLOCK);
+#if CLATTN_FEW
+      clattn_find_rows(&p, &p.v, &t, keys.lo, count, rows);
+      if (next.lo < next.hi)
+        clattn_find_rows(&p, &p.k, &t, next.lo, next.hi - next.lo, next_rows);
+      clattn_few_products(&p, &in, q, &t, keys.lo, count, queries, v, rows, CLATTN_FEW_BYTES(CLATTN_V, dims), lines);
+      if (CLATTN_HOOKED || !plain || (p.rules & CLATTN_FEW_RULES) || keys.lo < t.all_lo || keys.hi > t.all_hi) {
+        clattn_few_to_keys(few, count, lines, block);
+        if (plain) {
+          if (p.rules & CLATTN_RULE_BIAS)
+            clattn_add_bias(&p, &in, &t, keys.lo, count, block, largest);
+          clattn_exclude(&p, &in, &t, keys.lo, count, block, largest);
+          if (p.rules & CLATTN_RULE_MAX_LOGIT)
+            clattn_note_logits(count, in.scale, block, run.logit);
+        } else
+          clattn_finish_scores(&p, &in, &none, &t, keys.lo, count, block, top, run.logit);
+        clattn_few_to_rows(few, count, block, lines);
       }
+      clattn_few_softmax(few, count, lacking, careful, lines, run.top, run.sum, run.lost, shrink);
+#else
+      clattn_v factor[CLATTN_MQ];
+      for (int m = 0; m < CLATTN_MQ; ++m)
+        factor[m] = (clattn_v)(lacking);
       clattn_products(&p, &in, q, &t, keys.lo, count, queries, block, largest);
       if (plain) {
         if (p.rules & CLATTN_RULE_BIAS)
@@ -413,14 +467,17 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
       } else
         clattn_finish_scores(&p, &in, &none, &t, keys.lo, count, block, top, run.logit);
       clattn_online_softmax(count, factor, careful, block, top, &run, shrink);
+#endif
       if (dims > 0) {
+#if !CLATTN_FEW
         clattn_find_rows(&p, &p.v, &t, keys.lo, count, rows);
+#endif
 #if CLATTN_IS_QUANTISED(CLATTN_V)
         clattn_find_rows(&p, &p.v_scale, &t, keys.lo, count, scales);
 #endif
 #if CLATTN_FEW
-        clattn_weigh_few(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, few, careful, block, shrink,
-                         out);
+        clattn_weigh_few(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, few, careful, lines, shrink, out,
+                         in.k, next.lo < next.hi ? next_rows : 0, next.hi - next.lo);
 #else
         if (careful)
           clattn_weigh_kept(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, block, shrink, out);
@@ -428,7 +485,7 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
           clattn_weigh_block(&p, v, rows CLATTN_GIVE_VALUE_SCALES, first_dim, dims, count, block, shrink, out);
 #endif
       }
-      keys = clattn_next_keys(&p, blocks, &t.u, keys.hi, t.u.keys.hi, CLATTN_KEY_BLOCK);
+      keys = next;
     }
 
     int odd = 0;
