@@ -144,11 +144,19 @@ static inline void clattn_weigh_kept(const clattn_params *p, __global const CLAT
     }
 }
 
+/* x / y, y >= 1, with inverse = 1 / y: a quotient of vectors takes as long as 30 products.  What the rounded product lacks
+ * is added; where that is not finite, nothing is. */
+static inline clattn_v clattn_divide(clattn_v x, clattn_v y, clattn_v inverse) {
+  const clattn_v rough = x * inverse, lacking = fma(-rough, y, x);
+  return lacking == lacking ? fma(lacking, inverse, rough) : rough;
+}
+
 /* The results of a vector of rows to where the rows lie: whole vectors of elements, the last of which may repeat some. */
 static inline void clattn_store_results(const clattn_params *p, const clattn_tile *t, int m, int d0, int dims,
                                         clattn_v sum, clattn_v kept, clattn_v by, const float *out,
                                         __global CLATTN_TYPE(CLATTN_O) * o) {
   const clattn_vi empty = kept == (clattn_v)(0.0f), none = sum == (clattn_v)(0.0f);
+  const clattn_v inverse = (clattn_v)(1.0f) / sum;
   for (int e = 0; e < dims; e += CLATTN_LANES) {
     const int d = min(e, dims - CLATTN_LANES);
     clattn_v r[CLATTN_LANES];
@@ -156,7 +164,7 @@ static inline void clattn_store_results(const clattn_params *p, const clattn_til
     for (int a = 0; a < CLATTN_LANES; ++a) {
       const clattn_v x = CLATTN_VLOAD(out + (d + a) * CLATTN_ROWS + m * CLATTN_LANES) * by;
       const clattn_v values = empty ? (clattn_v)(0.0f) : x; /* as clattn_result does it: a sink may be NaN */
-      r[a] = none ? (clattn_v)(0.0f) : values / sum + (clattn_v)(0.0f);
+      r[a] = none ? (clattn_v)(0.0f) : clattn_divide(values, sum, inverse) + (clattn_v)(0.0f);
     }
     clattn_transpose(r);
 #pragma unroll
@@ -503,12 +511,17 @@ CLATTN_CPU_KERNEL void flash(const clattn_params p, const clattn_round round,
       odd |= nans && checked[r] == checked[r] && checked[r] != 0.0f;
     }
 #else
+    clattn_v strange[CLATTN_MQ]; /* NaN once an element is NaN or infinite */
+#pragma unroll
+    for (int m = 0; m < CLATTN_MQ; ++m)
+      strange[m] = (clattn_v)(0.0f);
+    for (int d = 0; d < dims; ++d)
+#pragma unroll
+      for (int m = 0; m < CLATTN_MQ; ++m)
+        strange[m] = fma(CLATTN_VLOAD(out + d * CLATTN_ROWS + m * CLATTN_LANES), (clattn_v)(0.0f), strange[m]);
     for (int m = 0; m < CLATTN_MQ; ++m) {
       const clattn_vi sound = run.sum[m] == run.sum[m] && run.sum[m] != (clattn_v)(0.0f);
-      clattn_v strange = (clattn_v)(0.0f); /* NaN once an element is NaN or infinite */
-      for (int d = 0; d < dims; ++d)
-        strange = fma(CLATTN_VLOAD(out + d * CLATTN_ROWS + m * CLATTN_LANES), (clattn_v)(0.0f), strange);
-      odd |= any(sound && strange != strange);
+      odd |= any(sound && strange[m] != strange[m]);
     }
 #endif
     if (!odd)

@@ -208,7 +208,7 @@ static inline clattn_v clattn_sink_lanes(const clattn_params *p, __global const 
 
 /* Where rows j0 .. j0 + keys - 1 of k or v (or of their scales) start, and up to the next multiple of CLATTN_NK the
  * last one again: whatever is computed of the repeated ones is excluded. */
-typedef long clattn_key_rows[CLATTN_KEY_BLOCK + CLATTN_NK];
+typedef long clattn_key_rows[CLATTN_KEY_BLOCK + CLATTN_NK + 8];
 
 static inline void clattn_find_rows(const clattn_params *p, const clattn_view *v, const clattn_tile *t, int j0,
                                     int keys, long *rows) {
@@ -216,11 +216,15 @@ static inline void clattn_find_rows(const clattn_params *p, const clattn_view *v
     for (int x = 0; x < keys + CLATTN_NK - 1; ++x)
       rows[x] = clattn_kv_row(p, v, t->u.kv, j0 + min(x, keys - 1));
   else {
-    long row = clattn_kv_row(p, v, t->u.kv, j0);
-    for (int x = 0; x < keys + CLATTN_NK - 1; ++x) {
-      rows[x] = row;
-      row += x < keys - 1 ? v->row : 0;
+    const long first = clattn_kv_row(p, v, t->u.kv, j0), last = first + (keys - 1) * v->row;
+    long8 row = (long8)(first) + (long8)(0, 1, 2, 3, 4, 5, 6, 7) * (long8)(v->row);
+    const long8 step = (long8)(8 * v->row);
+    for (int x = 0; x < keys; x += 8) {
+      vstore8(row, 0, rows + x);
+      row += step;
     }
+    for (int x = keys; x < keys + CLATTN_NK - 1; ++x)
+      rows[x] = last;
   }
 }
 
