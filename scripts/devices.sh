@@ -4,6 +4,10 @@
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
+# Tests that look at no device, or bring a driver of their own: nothing for a second device.
+# shellcheck disable=SC2034
+no_device_tests='^(test_(affinity|bench_(compare|record|report)|cli.*|docs|embed|explain.*|golden|include_rule|inspect_kernel_toy|launch|layout|model_config|mutants|npy|picture.*|problem.*|readme|ref.*|rules|safetensors|select|status|stub.*|symbols.*|wordpiece)|fuzz_.*|cli_self_test_stub|property.*|self_test_data|test_self_test_stub|conformance_(reference|bad)|example_by_.*)$'
+
 # devices_are PLATFORM COMMAND...: fails unless COMMAND lists devices of that platform and no other.
 devices_are() {
   local platform=$1 listed
