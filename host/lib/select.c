@@ -468,10 +468,18 @@ static int choose_amx(const clattni_request *request, clattni_choice *choice, cl
   return 1;
 }
 
-/* Bytes of local memory that a work-group of gx * gy items declares: kernels/group_tile.cl.h, three_step.cl and
- * flash_gpu_simt.cl. */
-static uint64_t tile_local_bytes(int gx, int gy, int fused, const clattn_problem *problem) {
-  const unsigned rows = 8u * (unsigned)gy, columns = 4u * (unsigned)gx, items = (unsigned)(gx * gy), step = 16;
+/* Keys and value elements of a row that one item of kernels/flash_gpu_simt.cl has in registers. */
+static int item_keys(const clattni_tile *tile) {
+  return tile->gx == 8 && tile->gy == 8 ? 8 : 4;
+}
+
+static int item_values(const clattni_tile *tile, const clattn_problem *problem) {
+  return problem->v_dim > 4 * tile->gx ? 8 : 4;
+}
+
+/* Bytes of local memory that a work-group of three_step.cl declares: kernels/group_tile.cl.h. */
+static uint64_t tile_local_bytes(const clattni_tile *tile, const clattn_problem *problem) {
+  const unsigned rows = 8u * (unsigned)tile->gy, columns = 4u * (unsigned)tile->gx, step = 16;
   uint64_t words = step * (rows + 1) + step * (columns + 1); /* queries, keys; values take the keys' place */
   if (problem->similarity == CLATTN_COSINE)
     words += 2 * (rows + columns);
@@ -479,14 +487,49 @@ static uint64_t tile_local_bytes(int gx, int gy, int fused, const clattn_problem
     words += 2 * (rows + columns);
   if (problem->similarity == CLATTN_ADDITIVE)
     words += step * (rows + 1);
-  words += fused ? columns * (rows + 1) + 2 * items + rows + 1 : (unsigned)gx * rows;
-  return 4 * words;
+  return 4 * (words + (unsigned)tile->gx * rows);
+}
+
+static int is_quantised(const clattn_tensor *tensor) {
+  return tensor->dtype == CLATTN_I8 || tensor->dtype == CLATTN_I4;
+}
+
+/* The same of flash_gpu_simt.cl: kernels/register_tile.cl.h, with pointers of 64 bits. */
+static uint64_t fused_local_bytes(const clattni_tile *tile, const clattn_problem *problem) {
+  const unsigned rows = 8u * (unsigned)tile->gy, keys = (unsigned)(tile->gx * item_keys(tile)), step = 16;
+  const unsigned values = (unsigned)(tile->gx * item_values(tile, problem)), line = step + 4, unit = 88;
+  const unsigned key_words = keys * line, value_words = step * values;
+  uint64_t bytes = 4 * (rows * line + (key_words > value_words ? key_words : value_words) + rows * (keys + 4));
+  bytes += 8 * (rows + keys); /* where rows start */
+  if (is_quantised(&problem->k) || is_quantised(&problem->v))
+    bytes += 8 * keys;
+  if (problem->similarity == CLATTN_COSINE)
+    bytes += 8 * (rows + keys);
+  if (problem->rope != CLATTN_ROPE_NONE)
+    bytes += 8 * (rows + keys);
+  if (problem->similarity == CLATTN_ADDITIVE)
+    bytes += 4 * step * (rows + 1) + 8 * rows;
+  bytes = (bytes + 4 + 15) / 16 * 16;
+  return bytes + 4 * ((unsigned)(tile->gx * tile->gy) + rows) + unit + 4;
+}
+
+/* Whether rules leave each row an interval of keys, and scores are products times a scale: CLATTN_PLAIN of
+ * kernels/flash_gpu_simt.cl. */
+static int is_plain(const clattn_problem *problem) {
+  static const clattni_slot others[] = {CLATTNI_BIAS, CLATTNI_KEEP_MASK, CLATTNI_BLOCK_MASK, CLATTNI_HEAD_SCALE};
+  for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i)
+    if (clattni_slot_used(problem, others[i]))
+      return 0;
+  return problem->alibi == CLATTN_ALIBI_NONE && problem->softcap == 0.0f && problem->hook == NULL &&
+         !(problem->outputs & CLATTN_OUT_MAX_LOGIT);
 }
 
 static int choose_tiles(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
-  static const clattni_tile usual[2] = {{.gx = 16, .gy = 8}, {.gx = 8, .gy = 4}};
+  static const clattni_tile wide[2] = {{.gx = 16, .gy = 8}, {.gx = 8, .gy = 4}};
+  static const clattni_tile narrow[2] = {{.gx = 8, .gy = 8}, {.gx = 8, .gy = 4}}; /* more of a row in each item */
   const clattn_device_info *device = request->device;
   const int fused = choice->variant->fused;
+  const clattni_tile *usual = fused && request->problem->v_dim <= 64 ? narrow : wide;
   const int64_t rows = request->problem->q_len;
   uint64_t local = 0;
   take_tuned(request, choice, 0,
@@ -497,8 +540,7 @@ static int choose_tiles(const clattni_request *request, clattni_choice *choice, 
   for (int i = choice->tuned ? -1 : 0; i < 2; ++i) { /* the device may not take what another program measured */
     const clattni_tile *tile = i < 0 ? &choice->tile.tile : &usual[i];
     const int gx = tile->gx, gy = tile->gy;
-    const int per_item = request->problem->v_dim > 4 * gx ? 8 : 4; /* value elements of a row */
-    local = tile_local_bytes(gx, gy, fused, request->problem);
+    local = fused ? fused_local_bytes(tile, request->problem) : tile_local_bytes(tile, request->problem);
     if (device->max_work_group < (uint32_t)(gx * gy) || device->local_bytes < local) {
       choice->tuned = 0;
       continue;
@@ -508,12 +550,14 @@ static int choose_tiles(const clattni_request *request, clattni_choice *choice, 
     choice->pack = choose_pack(request->problem, fused, choice->rows);
     choice->key_multiple = 16;
     choice->keys_per_chunk = 4 * gx;
-    choice->dim_chunk = fused ? gx * per_item : 4 * gx;
+    choice->dim_chunk = gx * (fused ? item_values(tile, request->problem) : 4);
     choice->gx = gx;
     choice->gy = gy;
     const int length = snprintf(choice->options, sizeof(choice->options), "-DCLATTN_GX=%d -DCLATTN_GY=%d", gx, gy);
     if (fused)
-      snprintf(choice->options + length, sizeof(choice->options) - (size_t)length, " -DCLATTN_VC=%d", per_item);
+      snprintf(choice->options + length, sizeof(choice->options) - (size_t)length, " -DCLATTN_VC=%d -DCLATTN_KC=%d%s",
+               item_values(tile, request->problem), item_keys(tile),
+               is_plain(request->problem) ? " -DCLATTN_PLAIN=1" : "");
     return 1;
   }
   clattni_fail(error, CLATTN_ERROR_VARIANT_UNFIT,

@@ -76,6 +76,12 @@ static known_type read_members(const known_types *types, const char *from, const
   for (const char *c = stub_skip_space(from); c < to; c = stub_skip_space(c)) {
     char word[STUB_WORD];
     c = stub_read_word(c, word);
+    if (strcmp(word, "__global") == 0) { /* a pointer */
+      c += strcspn(c, ";") + 1;
+      whole.align = 8;
+      whole.bytes = (whole.bytes + 7) / 8 * 8 + 8;
+      continue;
+    }
     if (strcmp(word, "const") == 0)
       c = stub_read_word(c, word);
     const known_type type = type_of(types, word);
