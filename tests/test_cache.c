@@ -125,6 +125,7 @@ static void count_warnings(void *user, int level, const char *line) {
 
 static void cache_options(clattn_context_options *options, const char *folder, shelf *s) {
   clattn_context_options_init(options);
+  options->config_text = TRUSTED_JOBS;
   options->log_fn = count_warnings;
   options->cache_folder = folder;
   if (s != NULL) {

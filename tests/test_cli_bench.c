@@ -125,7 +125,7 @@ static void without_a_device(void **state) {
              "\"memory_bytes\": 4e11}}");
   good("bench --device-facts gpu.json --shape sq=64,sk=64,d=64 --json sim.json");
   says("simulated: predicted");
-  says("three-step");
+  says("flash-gpu-simt");
   static char text[1 << 16];
   read_text("sim.json", text, sizeof text);
   assert_non_null(strstr(text, "\"simulated\": true"));

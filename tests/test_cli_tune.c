@@ -302,6 +302,9 @@ static void config(void **state) {
   says("tile        16 queries");
   good(RUN "--config \"forbid=fused\" --explain");
   says("three-step");
+  good(RUN "--config \"forbid=fused;trust=tested\" --explain");
+  says("; tested here");
+  bad(RUN "--config trust=nobody", 2, "clattn: --config: config_text: trust=nobody must be tested or all");
   bad(RUN "--config width=7", 2, "clattn: --config: config_text: width=7 must be 4, 8 or 16");
   bad(RUN "--config width=7 --tuning kept.tuning --device 0", 2, "clattn: --config: config_text: width=7");
   bad(RUN "--config width=4 --variant three-step", 2, "has no vector lanes");

@@ -30,13 +30,15 @@ static const rule rules[] = {
     {"launch", "select"},
     {"hook", "status memory"},
     {"program", "cache device hook"},
-    {"context", "program tuning"},
+    {"verdict", "os memory"},
+    {"context", "program tuning verdict"},
     {"plan", "select program context"},
     {"place", "context"},
     {"enqueue", "launch plan place"},
     {"merge", "place"},
     {"prebuild", "enqueue"},
     {"self", "enqueue"}, /* self_test.c */
+    {"trial", "self ref"},
 };
 enum { NUM_RULES = sizeof rules / sizeof rules[0] };
 
@@ -46,7 +48,7 @@ static const char public_headers[] = "clattn.h clattn_ref.h clattn_launches.h cl
 /* Of host/lib what needs no device (the units' own tests); of host/cli npy.h, affinity.h, convert.h, device.h and pictures. */
 static const char test_headers[] =
     "status.h dtype.h os.h hash.h problem_internal.h problem.h select.h tuning.h launch.h hook.h npy.h "
-    "affinity.h convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h picture.h "
+    "affinity.h convert.h device.h params.cl.h stub.h stub/stub.h self_test_cases.h trial.h picture.h "
     "picture_back.h picture_colour.h picture_layout.h picture_unicode.h heatmap.h";
 
 /* Of host/model, for the program and the tests. */

@@ -95,6 +95,7 @@ static void long_sequences_are_bounded(void **state) {
     }
   asked a;
   begin(&a, "sq=10 sk=2147479551 d=1", CL_DEVICE_TYPE_GPU); /* one tile of rows is beyond the device */
+  a.request.variant = "three-step";
   refuses(&a, CLATTN_ERROR_WORKSPACE_TOO_SMALL, "the device's largest buffer is 4294967296");
   begin(&a, "b=2147483647 hq=2 sq=1 sk=1 d=1", CL_DEVICE_TYPE_CPU);
   refuses(&a, CLATTN_ERROR_VARIANT_UNFIT, "more row tiles than a grid can count");

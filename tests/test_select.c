@@ -147,8 +147,11 @@ static void by_the_device(void **state) {
   begin(&a, small, CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_DEFAULT);
   picks(&a, "flash-cpu-vector", "a CPU device");
   begin(&a, small, CL_DEVICE_TYPE_GPU);
-  picks(&a, "three-step", "this device");
+  picks(&a, "flash-gpu-simt", "this device");
   begin(&a, small, CL_DEVICE_TYPE_ACCELERATOR);
+  picks(&a, "flash-gpu-simt", "this device");
+  a.request.forbidden[0] = "fused";
+  a.request.forbidden_count = 1;
   picks(&a, "three-step", "this device");
   begin(&a, small, CL_DEVICE_TYPE_GPU);
   a.device.max_work_group = 1; /* no tiles here */
@@ -271,7 +274,7 @@ static void forced_widths(void **state) {
   asked gpu; /* which has no variant with lanes of its own accord */
   begin(&gpu, small, CL_DEVICE_TYPE_GPU);
   gpu.request.width = 8;
-  refuses(&gpu, CLATTN_ERROR_VARIANT_UNFIT, "three-step has no vector lanes: width=8 of the context's config_text");
+  refuses(&gpu, CLATTN_ERROR_VARIANT_UNFIT, "flash-gpu-simt has no vector lanes: width=8 of the context's config_text");
   gpu.request.variant = "flash-cpu-vector";
   picks(&gpu, "flash-cpu-vector", "by name");
 }
@@ -395,7 +398,7 @@ static void by_name(void **state) {
   memset(endless, 'x', sizeof endless);
   endless[sizeof endless - 1] = '\0';
   a.request.variant = endless;
-  refuses(&a, CLATTN_ERROR_UNKNOWN_VARIANT, "flash-cpu-vector, three-step-cpu, three-step");
+  refuses(&a, CLATTN_ERROR_UNKNOWN_VARIANT, "flash-cpu-vector, three-step-cpu, flash-gpu-simt, three-step");
   begin(&a, small, CL_DEVICE_TYPE_GPU);
   a.request.variant = "three-step"; /* a name does not make it fit */
   a.device.max_work_group = 31;
@@ -445,7 +448,10 @@ static void forbidden(void **state) {
   begin(&a, small, CL_DEVICE_TYPE_GPU); /* where the reasons of rows that do not suit are no reasons */
   a.request.forbidden[0] = "three-step";
   a.request.forbidden_count = 1;
-  refuses(&a, CLATTN_ERROR_VARIANT_UNFIT, "variant three-step is forbidden by the context's config_text (three-step)");
+  picks(&a, "flash-gpu-simt", "");
+  a.request.forbidden[1] = "flash-gpu-simt";
+  a.request.forbidden_count = 2;
+  refuses(&a, CLATTN_ERROR_VARIANT_UNFIT, "flash-gpu-simt is forbidden by the context's config_text (flash-gpu-simt)");
 }
 
 static void devices_that_can_not(void **state) {
@@ -459,8 +465,40 @@ static void devices_that_can_not(void **state) {
     a.device.max_parameter_bytes = 256; /* what the embedded profile allows */
     refuses(&a, CLATTN_ERROR_VARIANT_UNFIT, "the device allows 256");
     a.device.max_parameter_bytes = 1024; /* what every full profile has */
-    picks(&a, cpu ? "flash-cpu-vector" : "three-step", "");
+    picks(&a, cpu ? "flash-cpu-vector" : "flash-gpu-simt", "");
   }
+}
+
+static uint32_t row_of(const char *name) {
+  uint32_t index = 0;
+  while (strcmp(clattni_variant_at(index)->name, name) != 0)
+    ++index;
+  return index;
+}
+
+/* Rows that failed their test: the next one, and all reasons. */
+static void passed_over(void **state) {
+  (void)state;
+  asked a;
+  begin(&a, small, CL_DEVICE_TYPE_GPU);
+  a.request.passed_over[row_of("flash-gpu-simt")] = "its kernels don't build";
+  a.request.passed_status[row_of("flash-gpu-simt")] = CL_BUILD_PROGRAM_FAILURE;
+  picks(&a, "three-step", "takes the problem; variant flash-gpu-simt is passed over: its kernels don't build");
+  a.request.passed_over[row_of("three-step")] = "it computes wrong numbers";
+  a.request.passed_status[row_of("three-step")] = CLATTN_ERROR_SELF_TEST;
+  refuses(
+      &a, CL_BUILD_PROGRAM_FAILURE,
+      "flash-gpu-simt is passed over: its kernels don't build; variant three-step is passed over: it computes wrong");
+  begin(&a, small, CL_DEVICE_TYPE_GPU); /* 16 KiB of local memory; work-groups of 64 */
+  a.device.local_bytes = 16384;
+  picks(&a, "flash-gpu-simt", "");
+  assert_int_equal(a.choice.gx * a.choice.gy, 32);
+  a.device.local_bytes = 8192;
+  picks(&a, "three-step", "variant flash-gpu-simt needs work-groups of 32 items and 8836 bytes of local memory");
+  begin(&a, small, CL_DEVICE_TYPE_GPU);
+  a.device.max_work_group = 64;
+  picks(&a, "flash-gpu-simt", "");
+  assert_int_equal(a.choice.gx * a.choice.gy, 32);
 }
 
 /* Heads of a group share tiles where a head's rows don't fill one. */
@@ -645,6 +683,7 @@ int main(void) {
       cmocka_unit_test(by_name),
       cmocka_unit_test(forbidden),
       cmocka_unit_test(devices_that_can_not),
+      cmocka_unit_test(passed_over),
       cmocka_unit_test(heads_share_tiles),
       cmocka_unit_test(few_rows_have_small_tiles),
       cmocka_unit_test(types_are_options),

@@ -37,8 +37,8 @@
  * Threads: a context, a plan and a hook may be used by any number of threads at once.  A clattn_error, clattn_args or
  * clattn_problem belongs to one thread during a call.  The library never prints, never exits and reads no environment
  * variable.  Calls that build kernels or keep them in a disk cache can take seconds: making plans, prebuild, self-test,
- * the first merge, and releasing the last plan or the context.  None waits for the device but prebuild, self-test, and
- * an enqueue with check_contents.
+ * the first merge, and releasing the last plan or the context.  None waits for the device but prebuild, self-test, an
+ * enqueue with check_contents, and making a plan where that tests kernels at their first use (config_text, trust).
  *
  * Every call that takes a clattn_error sets it: on success status is 0 and the message empty.  (A struct of arguments
  * with a wrong struct_size is of another release: where its error pointer lies is not known, so that one stays.)
@@ -144,9 +144,8 @@ CLATTN_API void clattn_error_init(clattn_error *error);
  * ------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct clattn_context clattn_context;
-
 /* INFO: a line for each plan made ("plan: VARIANT: PROBLEM LINE"), for each entry that the disk cache gave or took
- * ("cache: ..."), and where prebuild could not launch kernels ("prebuild: ..."). */
+ * ("cache: ..."), for tests at first use ("trial: ..."; failures are WARNING), and where prebuild could not launch. */
 enum { CLATTN_LOG_ERROR = 0, CLATTN_LOG_WARNING = 1, CLATTN_LOG_INFO = 2 };
 
 /* The functions, and what their user pointers lead to, must be there until the context and every plan of it are
@@ -162,18 +161,21 @@ typedef struct clattn_context_options {
   void *alloc_user;
   /* "key=value;key=value".  Keys: variant=NAME (force one), forbid=NAME|matrix|fused|three-step (repeatable),
    * width=4|8|16 (floats of the CPU families' vectors, whatever the device has: for tests, since wider ones than that
-   * are slow; other variants refuse then).  A kill switch that the application may feed from where it likes.  Unknown
-   * keys are CLATTN_ERROR_TEXT here, unknown names when a plan is made.  NULL: none. */
+   * are slow; other variants refuse then), trust=tested|all (below).  A kill switch that the application may feed from
+   * where it likes.  Unknown keys are CLATTN_ERROR_TEXT here, unknown names when a plan is made.  NULL: none.
+   * trust=tested tests kernels at their first use in the context: that they build, fit, launch, and give what the reference
+   * gives.  A failure leads to the next variant (where one was named, or none is left, to an error), with the reason in the
+   * plan's why, clattn_supported and the log: README, Limits.  Without the key all but CPUs are tested; all: nothing is. */
   const char *config_text;
-  /* Disk cache of built kernels and of the self-test's verdicts: a folder, or both functions.  NULL: off.
-   *
+  /* Disk cache of built kernels and of what tests found of them: a folder, or both functions.  NULL: off.
    * An entry is found by all sources (the hook's, too), compiler options, platform, device, driver and clattn's release, and
    * holds a checksum: an entry that is damaged or another's, or a binary that the driver refuses, is a warning in the log
    * and a build from source, never an error.  Kernels are code that runs: the folder is made for this user alone (its
    * parent must be there), and a folder or file that others may write to, or that is neither this user's nor the
    * administrator's, is not used (a warning, and no cache or no entry).  Any number of processes may share it, in
    * several containers, too; it may be deleted at any time, and is never cleaned up.
-   *
+   * What a test at first use found is kept.  Passed over is what took a minute to build, or ended a process while a locked
+   * file *.building stood in the folder, until that is deleted.
    * Most drivers' kernels are kept as soon as they are built.  PoCL compiles a kernel at its first launch, and all of a
    * program once more (some seconds for each) when it is asked for them: there they are kept by clattn_prebuild, and when
    * the context and its plans are all released. */
@@ -530,7 +532,7 @@ typedef struct clattn_support {
 } clattn_support;
 CLATTN_API void clattn_support_init(clattn_support *support);
 /* Whether and how a plan for this problem can be made: the same table and checks as plan creation, nothing is built.
- * variant NULL = the one that selection picks.  After a failed build here: no.  Returns support->status. */
+ * variant NULL = the one that selection picks.  After a failed build or test here: no.  Returns support->status. */
 CLATTN_API clattn_status clattn_supported(clattn_context *context, const clattn_problem *problem, const char *variant,
                                           clattn_support *support);
 
@@ -556,7 +558,6 @@ CLATTN_API clattn_status clattn_tuning_candidate(const clattn_context *context, 
  * ------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct clattn_plan clattn_plan;
-
 typedef struct clattn_plan_options {
   size_t struct_size;
   const char *variant;    /* force one by name; NULL: selection */
@@ -568,10 +569,10 @@ typedef struct clattn_plan_options {
 } clattn_plan_options;
 CLATTN_API void clattn_plan_options_init(clattn_plan_options *options);
 
-/* Immutable, shared between threads: problem checked, variant selected, kernels built.  options and error may be
- * NULL. Some microseconds once the kernels are built (the first time takes the driver's compile time).  On failure
- * *out is NULL. Errors: those of clattn_problem_check, UNKNOWN_VARIANT, VARIANT_UNFIT, WORKSPACE_TOO_SMALL,
- * CL_BUILD_PROGRAM_FAILURE with the log, OpenCL's. */
+/* Immutable, shared between threads: problem checked, variant selected, kernels built, and on GPUs tested at their first
+ * use (config_text, trust).  options and error may be NULL. Some microseconds once the kernels are built (the first time
+ * takes the driver's compile time).  On failure *out is NULL. Errors: those of clattn_problem_check, UNKNOWN_VARIANT,
+ * VARIANT_UNFIT, WORKSPACE_TOO_SMALL, CL_BUILD_PROGRAM_FAILURE with the log, SELF_TEST, OUT_OF_MEMORY, OpenCL's. */
 CLATTN_API clattn_status clattn_plan_create(clattn_context *context, const clattn_problem *problem,
                                             const clattn_plan_options *options, clattn_plan **out, clattn_error *error);
 /* NULL is accepted.  Work already enqueued is not affected.  A plan holds its context: the last plan's release after

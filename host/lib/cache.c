@@ -170,3 +170,20 @@ void clattni_cache_store(const clattni_cache *cache, const char *key, const void
   else
     clattni_cache_log(cache, CLATTN_LOG_WARNING, "cache: entry %.16s can't be written", name);
 }
+
+int clattni_cache_begin(const clattni_cache *cache, const char *key, clattni_cache_mark *mark) {
+  char hash[ENTRY_NAME];
+  mark->name[0] = 0;
+  mark->file = -1;
+  if (cache->folder == NULL)
+    return 0;
+  name_of(key, hash);
+  snprintf(mark->name, sizeof(mark->name), "%.*s.building", CLATTNI_HASH_TEXT - 1, hash);
+  return clattni_mark_set(cache->folder, mark->name, &mark->file) == CLATTNI_MARK_LEFT;
+}
+
+void clattni_cache_end(const clattni_cache *cache, clattni_cache_mark *mark) {
+  if (mark->file >= 0)
+    clattni_mark_clear(cache->folder, mark->name, mark->file);
+  mark->file = -1;
+}

@@ -34,4 +34,13 @@ void clattni_cache_log(const clattni_cache *cache, int level, const char *format
 void *clattni_cache_load(const clattni_cache *cache, const char *key, const unsigned char **payload, size_t *bytes);
 void clattni_cache_store(const clattni_cache *cache, const char *key, const void *payload, size_t bytes);
 
+/* Says, until the end, that what has this key is being built or tested.  Returns 1 if a process ended while it was: then
+ * there is no end to call.  Only in a folder: the caller's functions can't tell whether a process still runs. */
+typedef struct clattni_cache_mark {
+  char name[CLATTNI_HASH_TEXT + 16];
+  int file; /* below 0: no mark was made */
+} clattni_cache_mark;
+int clattni_cache_begin(const clattni_cache *cache, const char *key, clattni_cache_mark *mark);
+void clattni_cache_end(const clattni_cache *cache, clattni_cache_mark *mark);
+
 #endif

@@ -48,6 +48,7 @@ void clattn_context_release(clattn_context *context) {
   const clattni_allocator allocator = context->allocator;
   clattni_programs_store(&context->programs);
   clattni_programs_destroy(&context->programs);
+  clattni_verdicts_destroy(&context->verdicts);
   clattni_cache_destroy(&context->cache);
   clReleaseDevice(context->device);
   clReleaseContext(context->cl);
@@ -99,9 +100,15 @@ static clattn_status read_config(clattn_context *context, clattn_error *error) {
       context->width = strcmp(value, "4") == 0 ? 4 : strcmp(value, "8") == 0 ? 8 : strcmp(value, "16") == 0 ? 16 : 0;
       if (context->width == 0)
         return clattni_fail(error, CLATTN_ERROR_TEXT, "config_text: width=%.100s must be 4, 8 or 16", value);
+    } else if (strcmp(at, "trust") == 0) {
+      context->trust = strcmp(value, "tested") == 0 ? CLATTNI_TRUST_TESTED
+                       : strcmp(value, "all") == 0  ? CLATTNI_TRUST_ALL
+                                                    : CLATTNI_TRUST_BY_DEVICE;
+      if (context->trust == CLATTNI_TRUST_BY_DEVICE)
+        return clattni_fail(error, CLATTN_ERROR_TEXT, "config_text: trust=%.100s must be tested or all", value);
     } else {
       return clattni_fail(error, CLATTN_ERROR_TEXT,
-                          "config_text: unknown key '%.100s'; there are variant, forbid and width", at);
+                          "config_text: unknown key '%.100s'; there are variant, forbid, width and trust", at);
     }
     at = end != NULL ? end + 1 : NULL;
   }
@@ -156,7 +163,7 @@ clattn_status clattn_context_create(cl_context cl, cl_device_id device, const cl
   clattn_context *context = NULL;
   clattni_allocator allocator = {NULL, NULL, NULL};
   clattn_status status = CLATTN_SUCCESS;
-  int retained_context = 0, retained_device = 0;
+  int retained_context = 0, retained_device = 0, has_verdicts = 0;
   clattni_clear(error);
   if (out == NULL)
     return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "out is NULL");
@@ -201,6 +208,8 @@ clattn_status clattn_context_create(cl_context cl, cl_device_id device, const cl
   if (status != CLATTN_SUCCESS)
     goto fail;
   context->info.amx = find_amx(&context->info, options);
+  context->tested = context->trust == CLATTNI_TRUST_TESTED ||
+                    (context->trust == CLATTNI_TRUST_BY_DEVICE && (context->info.type & CL_DEVICE_TYPE_CPU) == 0);
   if (options != NULL && options->tuning_text != NULL) {
     status = read_tuning(context, options->tuning_text, error);
     if (status != CLATTN_SUCCESS)
@@ -218,6 +227,11 @@ clattn_status clattn_context_create(cl_context cl, cl_device_id device, const cl
     goto fail;
   }
   retained_device = 1;
+  if (!clattni_verdicts_init(&context->verdicts, &context->allocator)) {
+    status = clattni_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a mutex");
+    goto fail;
+  }
+  has_verdicts = 1;
   clattni_cache_init(&context->cache, options, &context->allocator);
   status = clattni_programs_init(&context->programs, cl, device, &context->cache, &context->allocator);
   if (status != CLATTN_SUCCESS) {
@@ -228,6 +242,8 @@ clattn_status clattn_context_create(cl_context cl, cl_device_id device, const cl
   return CLATTN_SUCCESS;
 
 fail:
+  if (has_verdicts)
+    clattni_verdicts_destroy(&context->verdicts);
   if (retained_device)
     clReleaseDevice(device);
   if (retained_context)

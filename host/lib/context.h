@@ -9,8 +9,11 @@
 #include "memory.h"
 #include "program.h"
 #include "tuning.h"
+#include "verdict.h"
 
 #define CLATTNI_MAX_CONFIG_FORBIDDEN 8
+
+enum { CLATTNI_TRUST_BY_DEVICE = 0, CLATTNI_TRUST_TESTED, CLATTNI_TRUST_ALL };
 
 struct clattn_context {
   atomic_int references;
@@ -27,6 +30,9 @@ struct clattn_context {
   clattni_tuned *tuned; /* what tuning.entries is */
   clattni_tuning tuning;
   uint32_t width; /* lanes of the CPU families, forced; 0: as many as suit the device */
+  int trust;      /* config_text: CLATTNI_TRUST_ */
+  int tested;     /* 1: kernels are tested at their first use */
+  clattni_verdicts verdicts;
   clattni_cache cache;
   clattni_programs programs;
 };

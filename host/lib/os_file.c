@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -146,4 +147,58 @@ int clattni_file_write(const char *folder, const char *name, const void *data, s
   if (!done)
     (void)unlink(temporary);
   return done;
+}
+
+/* What a mark that is there means; *gone: it was cleared while this looked. */
+static clattni_mark_state look_at_mark(int file, int *gone) {
+  struct stat about;
+  *gone = 0;
+  /* Shared: others who look don't keep each other from seeing that nobody has it. */
+  if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || !is_private(&about) || flock(file, LOCK_SH | LOCK_NB) != 0)
+    return CLATTNI_MARK_NONE;
+  *gone = fstat(file, &about) != 0 || about.st_nlink == 0; /* it is cleared before it is unlocked */
+  return *gone ? CLATTNI_MARK_NONE : CLATTNI_MARK_LEFT;
+}
+
+clattni_mark_state clattni_mark_set(const char *folder, const char *name, int *file) {
+  char path[PATH_ROOM], temporary[PATH_ROOM];
+  *file = -1;
+  if (!join(path, folder, name))
+    return CLATTNI_MARK_NONE;
+  for (int tries = 0; tries < MOST_NAMES; ++tries) {
+    const int there = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (there >= 0) {
+      int gone = 0;
+      const clattni_mark_state state = look_at_mark(there, &gone);
+      (void)close(there);
+      if (!gone)
+        return state;
+    } else if (errno != ENOENT) {
+      return CLATTNI_MARK_NONE;
+    }
+    /* It is locked before it has its name: nobody finds it without a lock. */
+    const int own = make_temporary(folder, name, temporary);
+    if (own < 0)
+      return CLATTNI_MARK_NONE;
+    const int locked = flock(own, LOCK_EX | LOCK_NB) == 0;
+    const int named = locked && link(temporary, path) == 0, again = locked && !named && errno == EEXIST;
+    (void)unlink(temporary);
+    if (named) {
+      *file = own;
+      return CLATTNI_MARK_SET;
+    }
+    (void)close(own);
+    if (!again)
+      return CLATTNI_MARK_NONE;
+  }
+  return CLATTNI_MARK_NONE;
+}
+
+void clattni_mark_clear(const char *folder, const char *name, int file) {
+  char path[PATH_ROOM];
+  if (file < 0)
+    return;
+  if (join(path, folder, name))
+    (void)unlink(path);
+  (void)close(file);
 }

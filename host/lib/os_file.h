@@ -19,4 +19,14 @@ size_t clattni_file_read(const char *folder, const char *name, void *data, size_
  * written under another name; what a process that ended half way left there stays, and does no harm.  1 on success. */
 int clattni_file_write(const char *folder, const char *name, const void *data, size_t bytes);
 
+/* A mark says that a process is at something that may be its end.  It is an empty file under a lock, which the system takes
+ * away with the process, in every container that shares the folder: so a mark without a lock was left behind. */
+typedef enum clattni_mark_state {
+  CLATTNI_MARK_SET,  /* this call made it: *file is for clattni_mark_clear */
+  CLATTNI_MARK_NONE, /* somebody else has it now, or it can't be made */
+  CLATTNI_MARK_LEFT  /* whoever made it has ended without clearing it; it stays */
+} clattni_mark_state;
+clattni_mark_state clattni_mark_set(const char *folder, const char *name, int *file);
+void clattni_mark_clear(const char *folder, const char *name, int file);
+
 #endif

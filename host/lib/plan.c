@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "problem.h"
@@ -42,26 +43,102 @@ static clattn_status choose_by(clattni_request *request, const clattn_problem *p
   return clattni_select(request, choice, error);
 }
 
+static void start_request(const clattn_context *context, const char *variant, uint64_t workspace_cap,
+                          const clattni_tuning *tuning, clattni_request *request) {
+  memset(request, 0, sizeof(*request));
+  request->device = &context->info;
+  request->variant = variant != NULL ? variant : context->variant;
+  request->forbidden_count = context->forbidden_count;
+  request->width = context->width;
+  request->tuning = tuning;
+  request->workspace_cap = workspace_cap;
+  for (uint32_t i = 0; i < context->forbidden_count; ++i)
+    request->forbidden[i] = context->forbidden[i];
+}
+
 /* With the context's tuning, or another one (NULL: none). */
 static clattn_status choose_tuned(const clattn_context *context, const clattn_problem *problem, const char *variant,
                                   uint64_t workspace_cap, const clattni_tuning *tuning, clattn_problem *resolved,
                                   clattni_choice *choice, clattn_error *error) {
-  clattni_request request = {.device = &context->info,
-                             .variant = variant != NULL ? variant : context->variant,
-                             .forbidden_count = context->forbidden_count,
-                             .width = context->width,
-                             .tuning = tuning,
-                             .workspace_cap = workspace_cap};
-  for (uint32_t i = 0; i < context->forbidden_count; ++i)
-    request.forbidden[i] = context->forbidden[i];
+  clattni_request request;
+  start_request(context, variant, workspace_cap, tuning, &request);
   return choose_by(&request, problem, resolved, choice, error);
+}
+
+static const clattni_tuning *tuning_of(const clattn_context *context) {
+  return context->tuned != NULL ? &context->tuning : NULL;
 }
 
 clattn_status clattni_plan_choose(const clattn_context *context, const clattn_problem *problem, const char *variant,
                                   uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
                                   clattn_error *error) {
-  return choose_tuned(context, problem, variant, workspace_cap, context->tuned != NULL ? &context->tuning : NULL,
-                      resolved, choice, error);
+  return choose_tuned(context, problem, variant, workspace_cap, tuning_of(context), resolved, choice, error);
+}
+
+/* Rules, sizes and strides are arguments, so the verdict on a program holds for all of them; what has kernels of its own,
+ * or grids of its own, counts. */
+void clattni_plan_verdict_key(const clattni_choice *choice, const clattn_problem *resolved, const clattn_hook *hook,
+                              char key[CLATTNI_VERDICT_KEY]) {
+  const uint32_t outputs = resolved->outputs & ~(uint32_t)CLATTN_OUT_LSE;
+  snprintf(key, CLATTNI_VERDICT_KEY, "%s %x %d %d %llu %s", choice->variant->name, (unsigned)outputs,
+           outputs & CLATTN_OUT_SCORES ? (int)resolved->stage : -1, choice->pack > 1,
+           hook != NULL ? (unsigned long long)hook->id : 0ULL, choice->options);
+}
+
+/* Words behind the reason, if there is room for all of them. */
+static void add_words(clattni_choice *choice, const char *words) {
+  const size_t length = strlen(choice->why);
+  if (length + strlen(words) < sizeof(choice->why))
+    memcpy(choice->why + length, words, strlen(words) + 1);
+}
+
+static uint32_t index_of(const clattni_variant *variant) {
+  uint32_t index = 0;
+  while (clattni_variant_at(index) != variant)
+    ++index;
+  return index;
+}
+
+/* What is known of a choice: a failure, the hook's program counted, or *untested set. */
+static const clattni_verdict *failure_of(clattn_context *context, const clattni_choice *choice,
+                                         const clattn_problem *resolved, int *untested) {
+  char key[CLATTNI_VERDICT_KEY];
+  clattni_plan_verdict_key(choice, resolved, NULL, key);
+  const clattni_verdict *verdict = clattni_verdict_find(&context->verdicts, key);
+  if (verdict != NULL && verdict->status == CLATTN_SUCCESS && resolved->hook != NULL) {
+    clattni_plan_verdict_key(choice, resolved, resolved->hook, key);
+    verdict = clattni_verdict_find(&context->verdicts, key);
+  }
+  *untested = verdict == NULL;
+  return verdict != NULL && verdict->status != CLATTN_SUCCESS ? verdict : NULL;
+}
+
+clattn_status clattni_plan_choose_tested(clattn_context *context, const clattn_problem *problem, const char *variant,
+                                         uint64_t workspace_cap, clattn_problem *resolved, clattni_choice *choice,
+                                         int *untested, clattn_error *error) {
+  clattni_request request;
+  *untested = 0;
+  start_request(context, variant, workspace_cap, tuning_of(context), &request);
+  clattn_status status = choose_by(&request, problem, resolved, choice, error);
+  if (!context->tested)
+    return status;
+  while (status == CLATTN_SUCCESS) {
+    const clattni_verdict *failure = failure_of(context, choice, resolved, untested);
+    if (failure == NULL && !*untested)
+      add_words(choice, "; tested here");
+    if (failure == NULL)
+      return status;
+    if (request.variant != NULL && failure->status == CL_BUILD_PROGRAM_FAILURE)
+      return status; /* who builds it gets the compiler's log */
+    if (request.variant != NULL)
+      return clattni_fail(error, failure->status, "variant %s can't be used: %s", choice->variant->name,
+                          failure->reason);
+    const uint32_t index = index_of(choice->variant);
+    request.passed_over[index] = failure->reason;
+    request.passed_status[index] = failure->status;
+    status = clattni_select(&request, choice, error);
+  }
+  return status;
 }
 
 static clattn_status tell(const clattni_choice *choice, const clattn_error *error, clattn_support *support) {
@@ -79,18 +156,21 @@ clattn_status clattn_supported(clattn_context *context, const clattn_problem *pr
   clattn_problem resolved;
   clattni_choice choice;
   clattn_error error;
+  int untested = 0;
   if (context == NULL || support == NULL)
     return CLATTN_ERROR_NULL_POINTER;
   if (support->struct_size != sizeof(*support))
     return CLATTN_ERROR_STRUCT_SIZE;
   clattn_support_init(support);
   clattn_error_init(&error);
-  support->status = clattni_plan_choose(context, problem, variant, 0, &resolved, &choice, &error);
+  support->status = clattni_plan_choose_tested(context, problem, variant, 0, &resolved, &choice, &untested, &error);
   if (support->status == CLATTN_SUCCESS &&
       clattni_program_refused(&context->programs, choice.variant->file, choice.options, problem->hook))
     support->status =
         clattni_fail(&error, CL_BUILD_PROGRAM_FAILURE, "variant %s: the device's compiler refused its kernels before",
                      choice.variant->name);
+  if (support->status == CLATTN_SUCCESS && untested)
+    add_words(&choice, "; its first use will test it");
   return tell(&choice, &error, support);
 }
 
@@ -107,6 +187,8 @@ clattn_status clattn_supported_on(const clattn_device_info *device, const clattn
   clattn_error_init(&error);
   clattni_request request = {.device = device, .variant = variant};
   support->status = choose_by(&request, problem, &resolved, &choice, &error);
+  if (support->status == CLATTN_SUCCESS && (device->type & CL_DEVICE_TYPE_CPU) == 0)
+    add_words(&choice, "; its first use will test it");
   return tell(&choice, &error, support);
 }
 
@@ -159,7 +241,16 @@ clattn_status clattn_tuning_candidate(const clattn_context *context, const clatt
   return CLATTN_SUCCESS;
 }
 
-static clattn_status check_options(const clattn_plan_options *options, clattn_error *error) {
+clattn_status clattni_plan_check(const clattn_context *context, const clattn_plan_options *options, clattn_plan **out,
+                                 clattn_error *error) {
+  clattni_clear(error);
+  if (out == NULL)
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "out is NULL");
+  *out = NULL;
+  if (context == NULL)
+    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "context is NULL");
+  if (options == NULL)
+    return CLATTN_SUCCESS;
   if (options->struct_size != sizeof(*options))
     return clattni_fail(error, CLATTN_ERROR_STRUCT_SIZE,
                         "clattn_plan_options.struct_size is %zu, not %zu: call clattn_plan_options_init",
@@ -173,56 +264,40 @@ static clattn_status check_options(const clattn_plan_options *options, clattn_er
   return CLATTN_SUCCESS;
 }
 
-clattn_status clattn_plan_create(clattn_context *context, const clattn_problem *problem,
-                                 const clattn_plan_options *options, clattn_plan **out, clattn_error *error) {
-  clattn_problem resolved;
-  clattni_choice choice;
+clattn_status clattni_plan_program(clattn_context *context, const clattni_choice *choice, const clattn_hook *hook,
+                                   clattni_program **program, double *seconds, clattn_error *error) {
+  const char *names[CLATTNI_ENTRIES];
+  for (int i = 0; i < CLATTNI_ENTRIES; ++i)
+    names[i] = choice->variant->kernels[i].name;
+  return clattni_program_get(&context->programs, choice->variant->file, choice->options, hook, names, CLATTNI_ENTRIES,
+                             program, seconds, error);
+}
+
+clattn_status clattni_plan_make(clattn_context *context, const clattn_problem *problem,
+                                const clattn_plan_options *options, const clattn_problem *resolved,
+                                const clattni_choice *choice, double seconds, clattn_plan **out, clattn_error *error) {
   clattn_plan *plan = NULL;
   clattni_program *program = NULL;
-  double seconds = 0;
+  double more = 0;
   char line[MAX_LINE];
-  const char *names[CLATTNI_ENTRIES];
-  clattn_error own;
-  clattn_error_init(&own);
-  if (error == NULL || error->struct_size != sizeof(*error))
-    error = &own; /* the log wants the message too */
-  clattni_clear(error);
-  if (out == NULL)
-    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "out is NULL");
-  *out = NULL;
-  if (context == NULL)
-    return clattni_fail(error, CLATTN_ERROR_NULL_POINTER, "context is NULL");
-  clattn_status status = options != NULL ? check_options(options, error) : CLATTN_SUCCESS;
-  if (status == CLATTN_SUCCESS)
-    status = clattni_plan_choose(context, problem, options != NULL ? options->variant : NULL,
-                                 options != NULL ? options->workspace_cap : 0, &resolved, &choice, error);
-  if (status == CLATTN_SUCCESS) {
-    for (int i = 0; i < CLATTNI_ENTRIES; ++i)
-      names[i] = choice.variant->kernels[i].name;
-    status = clattni_program_get(&context->programs, choice.variant->file, choice.options, resolved.hook, names,
-                                 CLATTNI_ENTRIES, &program, &seconds, error);
-  }
-  if (status != CLATTN_SUCCESS) {
-    clattni_context_log(context, CLATTN_LOG_ERROR, "no plan: %s: %s", clattn_status_name(status), error->message);
+  const clattn_status status = clattni_plan_program(context, choice, resolved->hook, &program, &more, error);
+  if (status != CLATTN_SUCCESS)
     return status;
-  }
   plan = clattni_alloc(&context->allocator, sizeof(*plan));
-  if (plan == NULL) {
-    clattni_context_log(context, CLATTN_LOG_ERROR, "no plan: no host memory");
+  if (plan == NULL)
     return clattni_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, "no host memory for a plan");
-  }
   clattni_context_retain(context);
   plan->context = context;
   plan->asked = *problem;
-  plan->problem = resolved;
-  plan->choice = choice;
+  plan->problem = *resolved;
+  plan->choice = *choice;
   plan->program = program;
-  plan->build_seconds = seconds;
+  plan->build_seconds = seconds + more;
   plan->check_contents = options != NULL && options->check_contents != 0;
   atomic_init(&plan->line, NULL);
   clattni_clear(error);
   if (context->log != NULL && clattn_problem_format(problem, line, sizeof(line), NULL) == CLATTN_SUCCESS)
-    clattni_context_log(context, CLATTN_LOG_INFO, "plan: %s: %s", choice.variant->name, line);
+    clattni_context_log(context, CLATTN_LOG_INFO, "plan: %s: %s", choice->variant->name, line);
   *out = plan;
   return CLATTN_SUCCESS;
 }

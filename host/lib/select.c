@@ -126,13 +126,13 @@ static const clattni_variant variants[] = {
      CLATTNI_SHAPE_LANES, 1, 0, flash_lanes_kernels},
     {"three-step-cpu", "three-step", "scores, softmax, weighted sum for CPU devices: query rows in vector lanes",
      "three_step_cpu", CLATTNI_SHAPE_LANES, 0, 0, three_step_kernels},
-    {"three-step", "three-step", "scores, softmax, weighted sum through local-memory tiles, any OpenCL 1.2 device",
-     "three_step", CLATTNI_SHAPE_TILES, 0, 0, three_step_kernels},
-    /* by name, until it has been measured on a GPU */
     {"flash-gpu-simt", "fused",
      "one pass over the keys with online softmax through local-memory tiles, any OpenCL 1.2 device", "flash_gpu_simt",
-     CLATTNI_SHAPE_TILES, 1, 1, flash_tiles_kernels},
+     CLATTNI_SHAPE_TILES, 1, 0, flash_tiles_kernels},
+    {"three-step", "three-step", "scores, softmax, weighted sum through local-memory tiles, any OpenCL 1.2 device",
+     "three_step", CLATTNI_SHAPE_TILES, 0, 0, three_step_kernels},
 };
+_Static_assert(sizeof(variants) / sizeof(variants[0]) <= CLATTNI_MAX_VARIANTS, "a request has too little room");
 
 const clattni_variant *clattni_variant_at(uint32_t index) {
   return index < sizeof(variants) / sizeof(variants[0]) ? &variants[index] : NULL;
@@ -709,7 +709,9 @@ static int suits(const clattni_variant *variant, const clattni_request *request)
   if (is_amx(variant)) /* a few rows wait for memory, and waste a tile of many */
     return device->amx == CLATTN_AMX_USABLE && request->problem->q.dtype == CLATTN_BF16 &&
            request->problem->q_len * choose_pack(request->problem, 1, AMX_ROWS * AMX_TILES) > 8;
-  return variant->shape == CLATTNI_SHAPE_LANES ? cpu || device->max_work_group < 32 : 1;
+  if (variant->shape == CLATTNI_SHAPE_LANES)
+    return cpu || device->max_work_group < 32;
+  return !variant->fused || !cpu;
 }
 
 /* A kill switch with a slip of the pen would forbid nothing: names are checked. */
@@ -747,6 +749,14 @@ static void add_tile(const clattni_request *request, clattni_choice *choice) {
     snprintf(choice->why + length, room, "; not tuned");
 }
 
+/* Adds to the reasons why rows were not taken. */
+static clattn_status pass_over(const clattni_request *request, uint32_t index, clattn_error *skipped) {
+  const size_t length = strlen(skipped->message);
+  snprintf(skipped->message + length, sizeof(skipped->message) - length, "%svariant %s is passed over: %s",
+           length > 0 ? "; " : "", variants[index].name, request->passed_over[index]);
+  return request->passed_status[index];
+}
+
 clattn_status clattni_select(const clattni_request *request, clattni_choice *choice, clattn_error *error) {
   const uint32_t count = (uint32_t)(sizeof(variants) / sizeof(variants[0]));
   clattn_status first = CLATTN_SUCCESS;
@@ -777,9 +787,12 @@ clattn_status clattni_select(const clattni_request *request, clattni_choice *cho
   for (uint32_t i = 0; i < count; ++i) {
     if (!suits(&variants[i], request))
       continue;
-    const clattn_status status = try_variant(request, &variants[i], choice, first == CLATTN_SUCCESS ? &skipped : NULL);
+    const int passed_over = request->passed_over[i] != NULL;
+    const clattn_status status =
+        passed_over ? pass_over(request, i, &skipped)
+                    : try_variant(request, &variants[i], choice, first == CLATTN_SUCCESS ? &skipped : NULL);
     if (status == CLATTN_SUCCESS) {
-      snprintf(choice->why, sizeof(choice->why), "%s: the first variant of the table that suits %s%s%.120s",
+      snprintf(choice->why, sizeof(choice->why), "%s: the first variant of the table that suits %s%s%.340s",
                variants[i].name, (request->device->type & CL_DEVICE_TYPE_CPU) != 0 ? "a CPU device" : "this device",
                first != CLATTN_SUCCESS ? " and takes the problem; " : "", skipped.message);
       add_tile(request, choice);

@@ -73,6 +73,7 @@ const clattni_variant *clattni_variant_at(uint32_t index); /* NULL past the end 
 int clattni_arg_present(const clattn_problem *resolved, int kind);
 
 #define CLATTNI_MAX_FORBIDDEN 8
+#define CLATTNI_MAX_VARIANTS 16
 typedef struct clattni_request {
   const clattn_problem *problem; /* resolved */
   const clattn_device_info *device;
@@ -82,6 +83,9 @@ typedef struct clattni_request {
   uint32_t width;               /* lanes of the CPU families: 4, 8 or 16; 0: as many as suit the device */
   const clattni_tuning *tuning; /* tiles that were measured on the device; NULL: none */
   uint64_t workspace_cap;       /* 0: a default that suits the device */
+  /* By the table's index: why a row that would do is not to be taken, and how that shows; NULL: it may be. */
+  const char *passed_over[CLATTNI_MAX_VARIANTS];
+  clattn_status passed_status[CLATTNI_MAX_VARIANTS];
 } clattni_request;
 
 typedef struct clattni_choice {
@@ -98,7 +102,7 @@ typedef struct clattni_choice {
       tile;  /* the tile, and the class of problems that it is for; without a variant's name: it can't be tuned */
   int tuned; /* 1: the tile is from the request's tuning */
   char options[400]; /* compiler options */
-  char why[256];
+  char why[504];
 } clattni_choice;
 
 clattn_status clattni_select(const clattni_request *request, clattni_choice *choice, clattn_error *error);

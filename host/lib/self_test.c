@@ -92,7 +92,6 @@ static float number(uint32_t seed, int64_t index) {
 static void put(const clattni_self_test_case *of, clattni_slot slot, int64_t at, float value) {
   const clattn_dtype dtype = clattni_slot_tensor(&of->problem, slot)->dtype;
   unsigned char *bytes = of->input[slot];
-  const int whole = (int)(64 * value); /* odd, within -63 and 63 */
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
   if (dtype == CLATTN_F32) {
@@ -103,9 +102,9 @@ static void put(const clattni_self_test_case *of, clattni_slot slot, int64_t at,
     const uint16_t kept = dtype == CLATTN_F16 ? half : (uint16_t)(bits >> 16);
     memcpy(bytes + 2 * at, &kept, 2);
   } else if (dtype == CLATTN_I8) {
-    bytes[at] = (unsigned char)(whole & 255);
+    bytes[at] = (unsigned char)((int)(64 * value) & 255); /* odd, within -63 and 63 */
   } else {
-    const unsigned nibble = (unsigned)(whole + 63) / 2 % 16;
+    const unsigned nibble = (unsigned)((int)(64 * value) + 63) / 2 % 16;
     bytes[at / 2] =
         (unsigned char)(at % 2 != 0 ? (bytes[at / 2] & 15u) | nibble << 4 : (bytes[at / 2] & 240u) | nibble);
   }
@@ -191,13 +190,24 @@ static float bias_of(int64_t row, int64_t j, float plain) {
   }
 }
 
+/* f16 has no number as large.  Its stand-in is not larger, since scores beside it keep their last bits. */
+static void put_bias(const clattni_self_test_case *of, int64_t at, float value) {
+  static const uint16_t half_minus_infinity = 0xfc00;
+  const int half = of->problem.bias.dtype == CLATTN_F16;
+  if (half && value == -INFINITY)
+    memcpy((unsigned char *)of->input[CLATTNI_BIAS] + 2 * at, &half_minus_infinity, 2);
+  else if (half && fabsf(value) > 1024.0f)
+    put(of, CLATTNI_BIAS, at, value < 0 ? -1024.0f : 1024.0f);
+  else
+    put(of, CLATTNI_BIAS, at, value);
+}
+
 static void fill_bias(const clattni_self_test_case *of, uint32_t seed) {
-  float *bias = of->input[CLATTNI_BIAS];
   for (int64_t n = 0; n < clattni_self_test_elements(of, CLATTNI_BIAS); ++n) {
     int64_t at[4];
     clattni_self_test_place(of, CLATTNI_BIAS, n, at);
-    bias[address(of->stride[CLATTNI_BIAS], at[0], at[1], at[2], at[3])] =
-        bias_of(at[0] + at[1] + at[2], at[3], number(seed, n));
+    put_bias(of, address(of->stride[CLATTNI_BIAS], at[0], at[1], at[2], at[3]),
+             bias_of(at[0] + at[1] + at[2], at[3], number(seed, n)));
   }
 }
 
@@ -264,6 +274,17 @@ static void fill_per_head(const clattni_self_test_case *of, uint32_t seed) {
   }
 }
 
+/* Any numbers will do: a rotation by them is as linear as one by cosines and sines. */
+static void fill_tables(const clattni_self_test_case *of, uint32_t seed) {
+  for (clattni_slot slot = CLATTNI_ROPE_COS; slot <= CLATTNI_ROPE_SIN; ++slot)
+    for (int64_t n = 0; of->input[slot] != NULL && n < clattni_self_test_elements(of, slot); ++n) {
+      int64_t at[4];
+      clattni_self_test_place(of, slot, n, at);
+      const int64_t place = address(of->stride[slot], at[0], at[1], at[2], at[3]); /* the batch shares them */
+      put(of, slot, place, number(seed + (uint32_t)slot, place));
+    }
+}
+
 static void fill(const clattni_self_test_case *of, uint32_t seed) {
   static const struct {
     clattni_slot slot;
@@ -287,21 +308,34 @@ static void fill(const clattni_self_test_case *of, uint32_t seed) {
   if (of->input[CLATTNI_PAGE_TABLE] != NULL)
     memcpy(of->input[CLATTNI_PAGE_TABLE], of->row->page_table, of->bytes[CLATTNI_PAGE_TABLE]);
   fill_per_head(of, seed + 500);
+  fill_tables(of, seed + 800);
 }
 
 clattn_status clattni_self_test_make(uint32_t index, const clattni_allocator *allocator, clattni_self_test_case *made,
+                                     clattn_error *error) {
+  clattn_problem problem;
+  clattn_error why;
+  clattn_error_init(&why);
+  memset(made, 0, sizeof(*made));
+  made->row = &rows[index];
+  const clattn_status status = clattn_problem_parse(rows[index].problem, &problem, &why);
+  if (status != CLATTN_SUCCESS)
+    return clattni_fail(error, status, "self-test: case \"%s\": %.300s", rows[index].name, why.message);
+  return clattni_self_test_fill(&rows[index], &problem, 1000 * (index + 1), allocator, made, error);
+}
+
+clattn_status clattni_self_test_fill(const clattni_self_test_row *row, const clattn_problem *problem, uint32_t seed,
+                                     const clattni_allocator *allocator, clattni_self_test_case *made,
                                      clattn_error *error) {
   size_t total = 0, start[CLATTNI_SLOTS];
   clattn_error why;
   clattn_error_init(&why);
   memset(made, 0, sizeof(*made));
-  made->row = &rows[index];
-  clattn_status status = clattn_problem_parse(made->row->problem, &made->problem, &why);
-  if (status == CLATTN_SUCCESS)
-    status = clattn_problem_check(&made->problem, &why);
+  made->row = row;
+  const clattn_status status = clattn_problem_check(problem, &why);
   if (status != CLATTN_SUCCESS)
-    return clattni_fail(error, status, "self-test: case \"%s\": %.300s", made->row->name, why.message);
-  clattni_problem_resolve(&made->problem, &made->problem);
+    return clattni_fail(error, status, "self-test: case \"%s\": %.300s", row->name, why.message);
+  clattni_problem_resolve(problem, &made->problem);
   made->sizes = clattni_bounds(&made->problem);
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot) {
     int64_t elements = 0;
@@ -324,7 +358,7 @@ clattn_status clattni_self_test_make(uint32_t index, const clattni_allocator *al
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot)
     if (made->bytes[slot] != 0 && !clattni_slot_is_output(slot))
       made->input[slot] = (char *)made->memory + start[slot];
-  fill(made, 1000 * (index + 1));
+  fill(made, seed);
   return CLATTN_SUCCESS;
 }
 
@@ -413,13 +447,14 @@ static clattn_ints host_ints(int used, int64_t count, const int32_t *host) {
   return ints;
 }
 
-static void set_args(const bench *on, const clattni_self_test_case *of, clattn_args *args, clattn_error *error) {
+void clattni_self_test_args(const clattni_self_test_case *of, const cl_mem buffer[CLATTNI_SLOTS], clattn_args *args,
+                            clattn_error *error) {
   const clattn_problem *problem = &of->problem;
   const int64_t batch = of->sizes.batch;
   clattn_args_init(args);
   args->error = error;
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS; ++slot)
-    *(clattn_mem *)clattni_slot_mem(args, slot) = clattn_buffer(on->buffer[slot], 0);
+    *(clattn_mem *)clattni_slot_mem(args, slot) = clattn_buffer(buffer[slot], 0);
   args->q_lengths = host_ints(problem->q_length_mode == CLATTN_LENGTH_PER_BATCH, batch, of->row->q_lengths);
   args->k_lengths = host_ints(problem->k_length_mode == CLATTN_LENGTH_PER_BATCH, batch, of->row->k_lengths);
   args->prefix = host_ints(problem->prefix_mode == CLATTN_PREFIX_PER_BATCH, batch, of->row->prefix);
@@ -443,8 +478,9 @@ static clattn_status copy(bench *on, const clattni_self_test_case *of, clattni_s
 /* Outputs start as NaN, so that what a kernel leaves unwritten is found. */
 static clattn_status run_variant(bench *on, const clattni_self_test_case *of, const char *variant, const float *held,
                                  clattn_error *error) {
-  clattn_plan_options options;
   clattn_plan *plan = NULL;
+  clattn_problem resolved;
+  clattni_choice choice;
   clattn_args args;
   clattn_status status = CLATTN_SUCCESS;
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS && status == CLATTN_SUCCESS; ++slot)
@@ -452,12 +488,13 @@ static clattn_status run_variant(bench *on, const clattni_self_test_case *of, co
       memset(on->results, 0xff, of->bytes[slot]);
       status = copy(on, of, slot, 1, error);
     }
-  clattn_plan_options_init(&options);
-  options.variant = variant;
+  /* whatever its first use may have shown: that is what is asked here */
   if (status == CLATTN_SUCCESS)
-    status = clattn_plan_create(on->context, &of->problem, &options, &plan, error);
+    status = clattni_plan_choose(on->context, &of->problem, variant, 0, &resolved, &choice, error);
+  if (status == CLATTN_SUCCESS)
+    status = clattni_plan_make(on->context, &of->problem, NULL, &resolved, &choice, 0, &plan, error);
   if (status == CLATTN_SUCCESS) {
-    set_args(on, of, &args, error);
+    clattni_self_test_args(of, on->buffer, &args, error);
     status = clattn_enqueue(plan, on->queue, &args, 0, NULL, NULL);
   }
   for (clattni_slot slot = 0; slot < CLATTNI_SLOTS && status == CLATTN_SUCCESS; ++slot)

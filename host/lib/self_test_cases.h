@@ -33,6 +33,11 @@ uint32_t clattni_self_test_count(void);
  * length, unused pages, dropped keys) is NaN.  INTERNAL if the table is wrong. */
 clattn_status clattni_self_test_make(uint32_t index, const clattni_allocator *allocator, clattni_self_test_case *made,
                                      clattn_error *error);
+/* The same for a row of the caller's and a problem: q, k and v, and without layouts what else it uses.  The row must live
+ * as long as what is made. */
+clattn_status clattni_self_test_fill(const clattni_self_test_row *row, const clattn_problem *problem, uint32_t seed,
+                                     const clattni_allocator *allocator, clattni_self_test_case *made,
+                                     clattn_error *error);
 void clattni_self_test_free(const clattni_allocator *allocator, clattni_self_test_case *made);
 
 /* Elements of a tensor, and the coordinates of element n in the order of its axes, all of them. */
@@ -44,5 +49,9 @@ int clattni_self_test_held(const clattni_self_test_case *of, clattni_slot slot, 
 /* 1 unless got is what a right kernel may give that stores this type: near want, and the very same where want is -inf
  * or 0, the marks of rows and pairs that nothing lets through. */
 int clattni_self_test_wrong(clattn_dtype dtype, float got, float want);
+
+/* An enqueue's arguments for a case, with a buffer for every tensor that it has. */
+void clattni_self_test_args(const clattni_self_test_case *of, const cl_mem buffer[CLATTNI_SLOTS], clattn_args *args,
+                            clattn_error *error);
 
 #endif

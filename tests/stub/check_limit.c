@@ -7,7 +7,7 @@
 
 static clattn_context *make_context(const rig *r) {
   clattn_context *context = NULL;
-  assert_int_equal(clattn_context_create(r->cl, r->device[0], NULL, &context, NULL), CLATTN_SUCCESS);
+  assert_int_equal(clattn_context_create(r->cl, r->device[0], trusting(), &context, NULL), CLATTN_SUCCESS);
   return context;
 }
 
@@ -118,7 +118,11 @@ static void check_tight(const rig *r, const char *variant, cl_device_type type, 
   for (int d = 0; d < 3; ++d)
     settings.max_work_item[d] = group;
   stub->set_settings(&settings);
-  clattn_context *const context = make_context(r);
+  clattn_context *context = NULL;
+  clattn_context_options context_options;
+  clattn_context_options_init(&context_options);
+  context_options.config_text = TRUSTING;
+  assert_int_equal(clattn_context_create(r->cl, r->device[0], &context_options, &context, NULL), CLATTN_SUCCESS);
   clattn_plan_options options;
   clattn_plan_options_init(&options);
   options.variant = variant;
@@ -266,11 +270,13 @@ static void test_selection(void **state) {
     cl_device_type type;
     const char *config, *variant;
   } kinds[] = {{CL_DEVICE_TYPE_CPU, NULL, "flash-cpu-vector"},
+               {CL_DEVICE_TYPE_CPU, "trust=all", "flash-cpu-vector"},
                {CL_DEVICE_TYPE_CPU, "forbid=fused", "three-step-cpu"},
                {CL_DEVICE_TYPE_CPU, "forbid=fused;forbid=three-step-cpu", "three-step"},
                {CL_DEVICE_TYPE_CPU, "forbid=three-step", "flash-cpu-vector"},
-               {CL_DEVICE_TYPE_GPU, NULL, "three-step"},
-               {CL_DEVICE_TYPE_GPU, "forbid=fused", "three-step"}};
+               {CL_DEVICE_TYPE_GPU, "trust=all", "flash-gpu-simt"},
+               {CL_DEVICE_TYPE_ACCELERATOR, "trust=all", "flash-gpu-simt"},
+               {CL_DEVICE_TYPE_GPU, "trust=all;forbid=fused", "three-step"}};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k) {
     stub_settings settings;
     stub->settings(&settings);
@@ -503,7 +509,7 @@ static void test_plan_outlives_context(void **state) {
   clattn_plan *plan = NULL;
   job j;
   job_init(&j, JOB_ALL);
-  assert_int_equal(clattn_context_create(cl, r->device[0], NULL, &context, NULL), CLATTN_SUCCESS);
+  assert_int_equal(clattn_context_create(cl, r->device[0], trusting(), &context, NULL), CLATTN_SUCCESS);
   assert_int_equal(clattn_plan_create(context, &j.problem, NULL, &plan, NULL), CLATTN_SUCCESS);
   clattn_context_release(context);
   job_buffers(&j, cl);
@@ -549,6 +555,7 @@ static void test_logging(void **state) {
   memset(&l, 0, sizeof l);
   clattn_context_options options;
   clattn_context_options_init(&options);
+  options.config_text = TRUSTED_JOBS;
   options.log_fn = log_line;
   options.log_user = &l;
   clattn_context *context = NULL;
@@ -578,6 +585,7 @@ static void test_logged_refusal(void **state) {
   memset(&l, 0, sizeof l);
   clattn_context_options options;
   clattn_context_options_init(&options);
+  options.config_text = TRUSTED_JOBS;
   options.log_fn = log_line;
   options.log_user = &l;
   clattn_context *context = NULL;
@@ -615,7 +623,9 @@ static void test_logged_refusal(void **state) {
 static void check_config(const rig *r, const char *text, const char *variant, clattn_status want, const char *message) {
   clattn_context_options options;
   clattn_context_options_init(&options);
-  options.config_text = text;
+  char config[256];
+  snprintf(config, sizeof config, TRUSTING "%s", text);
+  options.config_text = config;
   clattn_context *context = NULL;
   assert_int_equal(clattn_context_create(r->cl, r->device[0], &options, &context, NULL), CLATTN_SUCCESS);
   clattn_plan_options plan_options;
@@ -649,7 +659,8 @@ static void test_forbidden_names(void **state) {
   check_config(*state, "forbid=flash-cpu", NULL, CLATTN_ERROR_TEXT, "flash-cpu");
   check_config(*state, "forbid=three-step-cpu", "three-step", CLATTN_SUCCESS, "");
   check_config(*state, "forbid=three-step-cpu", "three-step-cpu", CLATTN_ERROR_VARIANT_UNFIT, "forbidden");
-  check_config(*state, "forbid=three-step", NULL, CLATTN_ERROR_VARIANT_UNFIT, "forbidden");
+  check_config(*state, "forbid=three-step", NULL, CLATTN_SUCCESS, "");
+  check_config(*state, "forbid=three-step;forbid=fused", NULL, CLATTN_ERROR_VARIANT_UNFIT, "forbidden");
 }
 
 /* What is no config at all is refused with the context; widths, which variants refuse them. */
@@ -663,8 +674,10 @@ static void test_config_text(void **state) {
                {"width=8 ", "width=8  must be"},
                {"width=4;width=", "'width=' is not key=value"},
                {"width", "'width' is not key=value"},
-               {"Width=8", "unknown key 'Width'; there are variant, forbid and width"},
-               {"width=8;;", "'' is not key=value"}};
+               {"Width=8", "unknown key 'Width'; there are variant, forbid, width and trust"},
+               {"width=8;;", "'' is not key=value"},
+               {"trust=none", "config_text: trust=none must be tested or all"},
+               {"trust=All", "trust=All must be tested or all"}};
   const rig *r = *state;
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
     clattn_context_options options;

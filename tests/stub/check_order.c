@@ -19,7 +19,7 @@ typedef struct setting {
 static void begin(setting *s, const rig *r, unsigned flags, const char *variant) {
   memset(s, 0, sizeof *s);
   s->rig = r;
-  assert_int_equal(clattn_context_create(r->cl, r->device[0], NULL, &s->context, NULL), CLATTN_SUCCESS);
+  assert_int_equal(clattn_context_create(r->cl, r->device[0], trusting(), &s->context, NULL), CLATTN_SUCCESS);
   job_init(&s->job, flags);
   clattn_plan_options options;
   job_options(&s->job, &options);
@@ -213,7 +213,7 @@ static void test_large_batch(void **state) {
   static int32_t lengths[BATCH];
   for (int32_t b = 0; b < BATCH; ++b)
     lengths[b] = b % 9;
-  assert_int_equal(clattn_context_create(r->cl, r->device[0], NULL, &s.context, NULL), CLATTN_SUCCESS);
+  assert_int_equal(clattn_context_create(r->cl, r->device[0], trusting(), &s.context, NULL), CLATTN_SUCCESS);
   job_init(&s.job, JOB_PLAIN);
   s.job.problem.batch = BATCH;
   s.job.problem.q_heads = s.job.problem.kv_heads = s.job.problem.q_len = 1;

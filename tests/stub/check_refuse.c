@@ -49,7 +49,7 @@ void trial_begin(trial *t, const rig *r, unsigned flags, void (*problem)(clattn_
   memset(t, 0, sizeof *t);
   t->rig = r;
   t->queue = r->in_order;
-  assert_int_equal(clattn_context_create(r->cl, r->device[0], NULL, &t->context, NULL), CLATTN_SUCCESS);
+  assert_int_equal(clattn_context_create(r->cl, r->device[0], trusting(), &t->context, NULL), CLATTN_SUCCESS);
   job_init(&t->job, flags);
   if (problem)
     problem(&t->job.problem);

@@ -219,6 +219,7 @@ static void test_supported_during_a_build(void **state) {
   options.alloc_fn = slow_alloc;
   options.free_fn = slow_free;
   options.alloc_user = &b;
+  options.config_text = TRUSTED_JOBS;
   assert_int_equal(clattn_context_create(r->cl, r->device[0], &options, &b.context, NULL), CLATTN_SUCCESS);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, build_slowly, &b), 0);

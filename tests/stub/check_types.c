@@ -292,7 +292,7 @@ static void test_programs(void **state) {
   const rig *const r = *state;
   clattn_context *context = NULL;
   clattn_hook *other = NULL;
-  assert_int_equal(clattn_context_create(r->cl, r->device[0], NULL, &context, NULL), CLATTN_SUCCESS);
+  assert_int_equal(clattn_context_create(r->cl, r->device[0], trusting(), &context, NULL), CLATTN_SUCCESS);
   assert_int_equal(clattn_hook_create("float clattn_score(float s, const clattn_at *at) { return s; }", &other, NULL),
                    CLATTN_SUCCESS);
   const struct {

@@ -142,6 +142,14 @@ void heap_options(heap *h, clattn_context_options *options) {
   options->alloc_fn = heap_alloc;
   options->free_fn = heap_free;
   options->alloc_user = h;
+  options->config_text = TRUSTED_JOBS;
+}
+
+const clattn_context_options *trusting(void) {
+  static clattn_context_options options;
+  clattn_context_options_init(&options);
+  options.config_text = TRUSTED_JOBS;
+  return &options;
 }
 
 /* ---- jobs ---- */

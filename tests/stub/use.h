@@ -45,6 +45,11 @@ typedef struct heap {
   atomic_long failed;
 } heap;
 void heap_options(heap *heap, clattn_context_options *options);
+/* The driver's devices are GPUs and compute nothing: no variant would pass its first use.  So contexts trust all, and those
+ * of jobs take the variant that uses every kind of memory. */
+#define TRUSTING "trust=all;"
+#define TRUSTED_JOBS TRUSTING "variant=three-step"
+const clattn_context_options *trusting(void);
 
 /* ---- jobs ---- */
 
