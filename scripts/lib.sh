@@ -15,6 +15,7 @@ packages_png=(libcairo2-dev libfontconfig-dev fonts-dejavu-core)
 packages_check=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev valgrind libc6-dbg)
 packages_intel=(python3-pip unzip)
 packages_oclgrind=(oclgrind)
+packages_gpu=(clang-19 python3 python3-pip)
 
 say() {
   printf '%s\n' "$*" >&2
