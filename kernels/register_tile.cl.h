@@ -233,23 +233,11 @@ static inline void clattn_score_step(__local const clattn_register_scratch *s, i
     for (int r = 0; r < 8; ++r) {
       const float4 left = s->queries[gy * 8 + r][f];
 #pragma unroll
-      for (int c = 0; c < CLATTN_KC; c += 4) { /* in turns: neighbours read different banks of registers */
+      for (int c = 0; c < CLATTN_KC; ++c) { /* in the order of flash_scores, whose products must be the same */
         acc[r][c] = CLATTN_MAD(left.x, right[c].x, acc[r][c]);
-        acc[r][c + 1] = CLATTN_MAD(left.y, right[c + 1].y, acc[r][c + 1]);
-        acc[r][c + 2] = CLATTN_MAD(left.z, right[c + 2].z, acc[r][c + 2]);
-        acc[r][c + 3] = CLATTN_MAD(left.w, right[c + 3].w, acc[r][c + 3]);
         acc[r][c] = CLATTN_MAD(left.y, right[c].y, acc[r][c]);
-        acc[r][c + 1] = CLATTN_MAD(left.z, right[c + 1].z, acc[r][c + 1]);
-        acc[r][c + 2] = CLATTN_MAD(left.w, right[c + 2].w, acc[r][c + 2]);
-        acc[r][c + 3] = CLATTN_MAD(left.x, right[c + 3].x, acc[r][c + 3]);
         acc[r][c] = CLATTN_MAD(left.z, right[c].z, acc[r][c]);
-        acc[r][c + 1] = CLATTN_MAD(left.w, right[c + 1].w, acc[r][c + 1]);
-        acc[r][c + 2] = CLATTN_MAD(left.x, right[c + 2].x, acc[r][c + 2]);
-        acc[r][c + 3] = CLATTN_MAD(left.y, right[c + 3].y, acc[r][c + 3]);
         acc[r][c] = CLATTN_MAD(left.w, right[c].w, acc[r][c]);
-        acc[r][c + 1] = CLATTN_MAD(left.x, right[c + 1].x, acc[r][c + 1]);
-        acc[r][c + 2] = CLATTN_MAD(left.y, right[c + 2].y, acc[r][c + 2]);
-        acc[r][c + 3] = CLATTN_MAD(left.z, right[c + 3].z, acc[r][c + 3]);
       }
     }
   }
