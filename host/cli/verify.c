@@ -121,7 +121,9 @@ static void storage_tolerance(clattn_dtype dtype, int output, cli_verification *
 /* By how much of the largest value o changes where weights are rounded to v's type before they meet it: half a unit in the
  * last place each, on the matrix unit. */
 static double weight_rounding(const cli_pass *pass) {
-  return strcmp(pass->info.variant, "flash-cpu-amx") == 0 ? ldexp(1, -9) : 0;
+  const int matrix =
+      strcmp(pass->info.variant, "flash-cpu-amx") == 0 || strcmp(pass->info.variant, "flash-gpu-matrix") == 0;
+  return !matrix ? 0 : pass->problem.v.dtype == CLATTN_F16 ? ldexp(1, -12) : ldexp(1, -9);
 }
 
 /* What fp32 sums may differ by: 1e-5 for numbers of size 1, plus the rounding of scores, whose size is bounded by the

@@ -160,12 +160,12 @@ typedef struct clattn_context_options {
   void (*free_fn)(void *user, void *memory);
   void *alloc_user;
   /* "key=value;key=value".  Keys: variant=NAME (force one), forbid=NAME|matrix|fused|three-step (repeatable),
-   * width=4|8|16 (floats of the CPU families' vectors, whatever the device has: for tests, since wider ones than that
-   * are slow; other variants refuse then), trust=tested|all (below).  A kill switch that the application may feed from
-   * where it likes.  Unknown keys are CLATTN_ERROR_TEXT here, unknown names when a plan is made.  NULL: none.
-   * trust=tested tests kernels at their first use in the context: that they build, fit, launch, and give what the reference
-   * gives.  A failure leads to the next variant (where one was named, or none is left, to an error), with the reason in the
-   * plan's why, clattn_supported and the log: README, Limits.  Without the key all but CPUs are tested; all: nothing is. */
+   * width=4|8|16 (floats of the CPU families' vectors, for tests; other variants refuse then), matrix=emulate-UNIT (by
+   * flash-gpu-matrix, for tests; nvidia-75, nvidia, wmma, wmma-12, mfma-90a, mfma, dpas-8, dpas-16), trust=tested|all.
+   * Unknown keys are CLATTN_ERROR_TEXT here, unknown names when a plan is made.  NULL: none.  trust=tested tests
+   * kernels at first use in the context: that they build, fit, launch, and give what the reference gives.  A failure leads
+   * to the next variant (where one was named, or none is left, to an error), with the reason in the plan's why and the log:
+   * README, Limits.  Without the key all but CPUs are tested; all: nothing is. */
   const char *config_text;
   /* Disk cache of built kernels and of what tests found of them: a folder, or both functions.  NULL: off.
    * An entry is found by all sources (the hook's, too), compiler options, platform, device, driver and clattn's release, and
@@ -174,8 +174,7 @@ typedef struct clattn_context_options {
    * parent must be there), and a folder or file that others may write to, or that is neither this user's nor the
    * administrator's, is not used (a warning, and no cache or no entry).  Any number of processes may share it, in
    * several containers, too; it may be deleted at any time, and is never cleaned up.
-   * What a test at first use found is kept.  Passed over is what took a minute to build, or ended a process while a locked
-   * file *.building stood in the folder, until that is deleted.
+   * Tests' verdicts are kept.  What took a minute to build is passed over, or ended a process, until *.building is deleted.
    * Most drivers' kernels are kept as soon as they are built.  PoCL compiles a kernel at its first launch, and all of a
    * program once more (some seconds for each) when it is asked for them: there they are kept by clattn_prebuild, and when
    * the context and its plans are all released. */
@@ -236,6 +235,7 @@ typedef struct clattn_device_info {
   uint32_t has_fp16, has_sub_groups, little_endian, out_of_order, address_bits;
   uint32_t max_parameter_bytes; /* arguments of one kernel */
   clattn_amx amx;
+  uint32_t matrix, sub_group_sizes; /* GPU's matrix unit, nth of config_text's (0: none); sub-groups' sizes, summed */
 } clattn_device_info;
 CLATTN_API void clattn_device_info_init(clattn_device_info *info);
 CLATTN_API clattn_status clattn_context_device_info(const clattn_context *context, clattn_device_info *info);
@@ -547,7 +547,7 @@ CLATTN_API clattn_status clattn_supported_on(const clattn_device_info *device, c
  * that line has it.  variant as in plan options.  Lines end without a newline, the head with one.  Texts are written as
  * by clattn_problem_format.  Errors of the candidate: those of clattn_supported; NOT_SUPPORTED where tiles are not
  * tuned: batch-invariant problems, rotary embedding, similarities other than dot, the three-step pipeline on CPUs, and
- * flash-cpu-amx, which a context with allow_amx picks for bf16 where it can. */
+ * flash-cpu-amx, which a context with allow_amx picks for bf16 where it can, and flash-gpu-matrix. */
 CLATTN_API clattn_status clattn_tuning_head(const clattn_context *context, char *text, size_t capacity, size_t *length);
 CLATTN_API clattn_status clattn_tuning_candidate(const clattn_context *context, const clattn_problem *problem,
                                                  const char *variant, uint32_t index, char *text, size_t capacity,

@@ -106,9 +106,17 @@ static clattn_status read_config(clattn_context *context, clattn_error *error) {
                                                     : CLATTNI_TRUST_BY_DEVICE;
       if (context->trust == CLATTNI_TRUST_BY_DEVICE)
         return clattni_fail(error, CLATTN_ERROR_TEXT, "config_text: trust=%.100s must be tested or all", value);
+    } else if (strcmp(at, "matrix") == 0) {
+      context->emulated = clattni_matrix_named(value);
+      if (context->emulated == CLATTNI_MATRIX_NONE)
+        return clattni_fail(
+            error, CLATTN_ERROR_TEXT,
+            "config_text: matrix=%.100s must be emulate-UNIT; units are nvidia-75, nvidia, wmma, wmma-12, "
+            "mfma-90a, mfma, dpas-8 and dpas-16",
+            value);
     } else {
       return clattni_fail(error, CLATTN_ERROR_TEXT,
-                          "config_text: unknown key '%.100s'; there are variant, forbid, width and trust", at);
+                          "config_text: unknown key '%.100s'; there are variant, forbid, width, trust and matrix", at);
     }
     at = end != NULL ? end + 1 : NULL;
   }

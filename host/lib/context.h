@@ -6,6 +6,7 @@
 
 #include "cache.h"
 #include "clattn.h"
+#include "device.h"
 #include "memory.h"
 #include "program.h"
 #include "tuning.h"
@@ -33,6 +34,7 @@ struct clattn_context {
   int trust;      /* config_text: CLATTNI_TRUST_ */
   int tested;     /* 1: kernels are tested at their first use */
   clattni_verdicts verdicts;
+  clattni_matrix emulated; /* matrix unit; CLATTNI_MATRIX_NONE: the device's own */
   clattni_cache cache;
   clattni_programs programs;
 };

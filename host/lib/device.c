@@ -38,6 +38,59 @@ static uint32_t has_word(const char *list, const char *word) {
   return 0;
 }
 
+/* Of cl_nv_device_attribute_query and cl_intel_required_subgroup_size, which not all headers have. */
+#define COMPUTE_CAPABILITY_MAJOR_NV 0x4000
+#define COMPUTE_CAPABILITY_MINOR_NV 0x4001
+#define SUB_GROUP_SIZES_INTEL 0x4108
+
+/* 10 * major + minor; 0 if the device does not say. */
+static unsigned compute_capability(cl_device_id device, const char *extensions) {
+  cl_uint major = 0, minor = 0;
+  if (!has_word(extensions, "cl_nv_device_attribute_query") ||
+      ask(device, COMPUTE_CAPABILITY_MAJOR_NV, sizeof(major), &major) != CL_SUCCESS ||
+      ask(device, COMPUTE_CAPABILITY_MINOR_NV, sizeof(minor), &minor) != CL_SUCCESS)
+    return 0;
+  return 10 * major + minor;
+}
+
+/* Sizes of sub-groups that kernels can ask for, added up. */
+static uint32_t sub_group_sizes(cl_device_id device, const char *extensions) {
+  size_t sizes[16], length = 0;
+  uint32_t sum = 0;
+  if (!has_word(extensions, "cl_intel_required_subgroup_size") ||
+      clGetDeviceInfo(device, SUB_GROUP_SIZES_INTEL, sizeof(sizes), sizes, &length) != CL_SUCCESS)
+    return 0;
+  for (size_t i = 0; i < length / sizeof(sizes[0]); ++i)
+    if (sizes[i] <= 128 && (sizes[i] & (sizes[i] - 1)) == 0)
+      sum |= (uint32_t)sizes[i];
+  return sum;
+}
+
+/* The matrix unit, by what the device says of itself: NVIDIA's compute capability, AMD's name of the architecture, Intel's
+ * extension with the smallest sub-group. */
+static clattni_matrix matrix_unit(cl_device_id device, const clattn_device_info *info, const char *extensions) {
+  static const struct {
+    const char *name;
+    clattni_matrix unit;
+  } names[] = {{"gfx90a", CLATTNI_MATRIX_MFMA_90A},
+               {"gfx942", CLATTNI_MATRIX_MFMA},
+               {"gfx11", CLATTNI_MATRIX_WMMA},
+               {"gfx12", CLATTNI_MATRIX_WMMA_12}};
+  const unsigned capability = compute_capability(device, extensions);
+  if (!(info->type & CL_DEVICE_TYPE_GPU))
+    return CLATTNI_MATRIX_NONE;
+  if (capability >= 75)
+    return capability >= 80 ? CLATTNI_MATRIX_NVIDIA : CLATTNI_MATRIX_NVIDIA_75;
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+    if (strncmp(info->name, names[i].name, strlen(names[i].name)) == 0)
+      return names[i].unit;
+  if (has_word(extensions, "cl_intel_subgroup_matrix_multiply_accumulate"))
+    return info->sub_group_sizes & 8    ? CLATTNI_MATRIX_DPAS_8
+           : info->sub_group_sizes & 16 ? CLATTNI_MATRIX_DPAS_16
+                                        : CLATTNI_MATRIX_NONE;
+  return CLATTNI_MATRIX_NONE;
+}
+
 clattn_status clattni_device_query(cl_device_id device, clattn_device_info *info, clattn_error *error) {
   char extensions[8192] = "";
   cl_device_type type = 0;
@@ -115,10 +168,31 @@ clattn_status clattni_device_query(cl_device_id device, clattn_device_info *info
   info->little_endian = little == CL_TRUE;
   info->out_of_order = (queue & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
   info->address_bits = address_bits;
+  info->sub_group_sizes = sub_group_sizes(device, extensions);
+  info->matrix = (uint32_t)matrix_unit(device, info, extensions);
   return CLATTN_SUCCESS;
 }
 
 int clattni_lanes(const clattn_device_info *device, uint32_t forced) {
   const uint32_t width = forced != 0 ? forced : device->native_float_width;
   return width >= 16 ? 16 : width >= 8 ? 8 : 4;
+}
+
+static const char *const matrix_names[] = {
+    [CLATTNI_MATRIX_NVIDIA_75] = "nvidia-75", [CLATTNI_MATRIX_NVIDIA] = "nvidia",     [CLATTNI_MATRIX_WMMA] = "wmma",
+    [CLATTNI_MATRIX_WMMA_12] = "wmma-12",     [CLATTNI_MATRIX_MFMA_90A] = "mfma-90a", [CLATTNI_MATRIX_MFMA] = "mfma",
+    [CLATTNI_MATRIX_DPAS_8] = "dpas-8",       [CLATTNI_MATRIX_DPAS_16] = "dpas-16"};
+#define MATRIX_NAMES ((clattni_matrix)(sizeof(matrix_names) / sizeof(matrix_names[0])))
+
+clattni_matrix clattni_matrix_named(const char *text) {
+  static const char before[] = "emulate-";
+  if (strncmp(text, before, strlen(before)) == 0)
+    for (clattni_matrix unit = CLATTNI_MATRIX_NONE + 1; unit < MATRIX_NAMES; ++unit)
+      if (strcmp(text + strlen(before), matrix_names[unit]) == 0)
+        return unit;
+  return CLATTNI_MATRIX_NONE;
+}
+
+const char *clattni_matrix_name(clattni_matrix unit) {
+  return unit > CLATTNI_MATRIX_NONE && unit < MATRIX_NAMES ? matrix_names[unit] : NULL;
 }

@@ -50,6 +50,7 @@ static void start_request(const clattn_context *context, const char *variant, ui
   request->variant = variant != NULL ? variant : context->variant;
   request->forbidden_count = context->forbidden_count;
   request->width = context->width;
+  request->emulated = context->emulated;
   request->tuning = tuning;
   request->workspace_cap = workspace_cap;
   for (uint32_t i = 0; i < context->forbidden_count; ++i)

@@ -52,7 +52,7 @@ static const clattni_kernel three_step_kernels[CLATTNI_ENTRIES] = {
                                SLOT(CLATTNI_V_SCALE)}},
 };
 
-/* Fused kernels with query rows in vector lanes. */
+/* Fused kernels that write scores themselves, if at all. */
 #define LANES_KERNELS                                                                                                  \
   COMMON_KERNELS, [CLATTNI_FLASH] = {"flash",                                                                          \
                                      {CLATTNI_ARG_PARAMS, CLATTNI_ARG_ROUND, SLOT(CLATTNI_Q), SLOT(CLATTNI_V),         \
@@ -66,7 +66,8 @@ static const clattni_kernel flash_lanes_kernels[CLATTNI_ENTRIES] = {
                               SLOT(CLATTNI_LSE)}},
 };
 
-static const clattni_kernel flash_amx_kernels[CLATTNI_ENTRIES] = {LANES_KERNELS};
+/* On matrix units; of CPUs, and of GPUs. */
+static const clattni_kernel flash_matrix_kernels[CLATTNI_ENTRIES] = {LANES_KERNELS};
 
 static const clattni_kernel flash_tiles_kernels[CLATTNI_ENTRIES] = {
     COMMON_KERNELS,
@@ -120,7 +121,7 @@ static uint32_t parameter_bytes(const clattn_problem *resolved, const clattni_ke
 static const clattni_variant variants[] = {
     {"flash-cpu-amx", "matrix",
      "one pass over the keys with online softmax, for bf16 on CPUs with AMX, their matrix unit", "flash_cpu_amx",
-     CLATTNI_SHAPE_LANES, 1, 0, flash_amx_kernels},
+     CLATTNI_SHAPE_LANES, 1, 0, flash_matrix_kernels},
     {"flash-cpu-vector", "fused",
      "one pass over the keys with online softmax, for CPU devices: query rows in vector lanes", "flash_cpu_vector",
      CLATTNI_SHAPE_LANES, 1, 0, flash_lanes_kernels},
@@ -129,6 +130,9 @@ static const clattni_variant variants[] = {
     {"flash-gpu-simt", "fused",
      "one pass over the keys with online softmax through local-memory tiles, any OpenCL 1.2 device", "flash_gpu_simt",
      CLATTNI_SHAPE_TILES, 1, 0, flash_tiles_kernels},
+    {"flash-gpu-matrix", "matrix",
+     "one pass over the keys with online softmax on a GPU's matrix unit, for f16 and bf16: NVIDIA, AMD, Intel",
+     "flash_gpu_matrix", CLATTNI_SHAPE_TILES, 1, 1, flash_matrix_kernels},
     {"three-step", "three-step", "scores, softmax, weighted sum through local-memory tiles, any OpenCL 1.2 device",
      "three_step", CLATTNI_SHAPE_TILES, 0, 0, three_step_kernels},
 };
@@ -402,6 +406,11 @@ static void choose_lanes(const clattni_request *request, clattni_choice *choice)
     snprintf(choice->options + length, sizeof(choice->options) - (size_t)length, " -DCLATTN_KEY_BLOCK=%d", tile->block);
 }
 
+/* Whether the row is the one on matrix units of GPUs. */
+static int is_matrix(const clattni_variant *variant) {
+  return strcmp(variant->file, "flash_gpu_matrix") == 0;
+}
+
 /* Whether the row is the one on the CPU's matrix unit. */
 static int is_amx(const clattni_variant *variant) {
   return strcmp(variant->file, "flash_cpu_amx") == 0;
@@ -664,6 +673,10 @@ static clattn_status try_variant(const clattni_request *request, const clattni_v
   if (is_amx(variant)) {
     if (!choose_amx(request, choice, error))
       return CLATTN_ERROR_VARIANT_UNFIT;
+  } else if (is_matrix(variant)) {
+    if (!clattni_choose_matrix(request, choice, error))
+      return CLATTN_ERROR_VARIANT_UNFIT;
+    choice->pack = choose_pack(request->problem, 1, choice->rows);
   } else if (variant->shape == CLATTNI_SHAPE_LANES)
     choose_lanes(request, choice);
   else if (!choose_tiles(request, choice, error))

@@ -5,6 +5,7 @@
 #define CLATTN_SELECT_H
 
 #include "clattn.h"
+#include "device.h"
 #include "problem.h"
 #include "tuning.h"
 
@@ -81,6 +82,7 @@ typedef struct clattni_request {
   const char *forbidden[CLATTNI_MAX_FORBIDDEN]; /* names or families */
   uint32_t forbidden_count;
   uint32_t width;               /* lanes of the CPU families: 4, 8 or 16; 0: as many as suit the device */
+  clattni_matrix emulated;      /* matrix unit that flash-gpu-matrix emulates; CLATTNI_MATRIX_NONE: the device's own */
   const clattni_tuning *tuning; /* tiles that were measured on the device; NULL: none */
   uint64_t workspace_cap;       /* 0: a default that suits the device */
   /* By the table's index: why a row that would do is not to be taken, and how that shows; NULL: it may be. */
@@ -104,6 +106,9 @@ typedef struct clattni_choice {
   char options[400]; /* compiler options */
   char why[504];
 } clattni_choice;
+
+/* The part of selection that is about flash-gpu-matrix: fills the tile; 0 if the device or the problem is not for it. */
+int clattni_choose_matrix(const clattni_request *request, clattni_choice *choice, clattn_error *error);
 
 clattn_status clattni_select(const clattni_request *request, clattni_choice *choice, clattn_error *error);
 

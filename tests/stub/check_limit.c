@@ -674,7 +674,7 @@ static void test_config_text(void **state) {
                {"width=8 ", "width=8  must be"},
                {"width=4;width=", "'width=' is not key=value"},
                {"width", "'width' is not key=value"},
-               {"Width=8", "unknown key 'Width'; there are variant, forbid, width and trust"},
+               {"Width=8", "unknown key 'Width'; there are variant, forbid, width, trust and matrix"},
                {"width=8;;", "'' is not key=value"},
                {"trust=none", "config_text: trust=none must be tested or all"},
                {"trust=All", "trust=All must be tested or all"}};

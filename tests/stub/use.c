@@ -320,7 +320,7 @@ int job_has_entries(const job *j) {
 const char *general_variant(uint32_t v) {
   const char *name = NULL;
   for (uint32_t n = 0; (name = clattn_variant_name(n)) != NULL; ++n)
-    if (strcmp(name, "flash-cpu-amx") != 0 && v-- == 0)
+    if (strcmp(name, "flash-cpu-amx") != 0 && strcmp(name, "flash-gpu-matrix") != 0 && v-- == 0)
       break;
   return name;
 }
