@@ -174,7 +174,7 @@ typedef struct clattn_context_options {
    * parent must be there), and a folder or file that others may write to, or that is neither this user's nor the
    * administrator's, is not used (a warning, and no cache or no entry).  Any number of processes may share it, in
    * several containers, too; it may be deleted at any time, and is never cleaned up.
-   * Tests' verdicts are kept.  What took a minute to build is passed over, or ended a process, until *.building is deleted.
+   * Tests' verdicts are kept.  Passed over is what took a minute to build, or ended a process (until *.building is deleted).
    * Most drivers' kernels are kept as soon as they are built.  PoCL compiles a kernel at its first launch, and all of a
    * program once more (some seconds for each) when it is asked for them: there they are kept by clattn_prebuild, and when
    * the context and its plans are all released. */
