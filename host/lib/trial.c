@@ -29,6 +29,15 @@ static int64_t at_most_wide(int64_t dim) {
   return dim < WIDE ? dim : WIDE;
 }
 
+static int is_fused_tile(const clattni_choice *choice) {
+  return choice->variant->fused && choice->variant->shape == CLATTNI_SHAPE_TILES;
+}
+
+/* Whether the program has no rules but those that leave each row an interval of keys. */
+static int has_intervals_only(const clattni_choice *choice) {
+  return strstr(choice->options, "CLATTN_PLAIN=1") != NULL;
+}
+
 /* Types, similarity and rotary embedding are compiled in, and so is the width of heads, in part. */
 static void start_problem(const clattn_problem *like, const clattni_choice *choice, clattn_problem *problem) {
   const int packs = choice->pack > 1, few = strstr(choice->options, "CLATTN_FEW=1") != NULL;
@@ -40,7 +49,8 @@ static void start_problem(const clattn_problem *like, const clattni_choice *choi
   problem->kv_heads = packs ? 1 : 2;
   /* a tile of all rows is full, another one is not; kernels for a few rows take no more */
   problem->q_len = few ? 8 / (packs ? 2 : 1) : packs ? choice->rows / 2 + 3 : choice->rows + 3;
-  problem->k_len = choice->keys_per_chunk + 6;
+  /* a fused tile has at most twice the keys of a chunk: one at least is full, and another one is not */
+  problem->k_len = (is_fused_tile(choice) ? 2 : 1) * choice->keys_per_chunk + 6;
   problem->qk_dim = at_most_wide(like->qk_dim);
   problem->v_dim = at_most_wide(like->v_dim);
   problem->q = of_type(like->q.dtype);
@@ -58,26 +68,80 @@ static void start_problem(const clattn_problem *like, const clattni_choice *choi
   problem->scores = of_type(like->scores.dtype);
 }
 
-static void add_rules(uint32_t index, const clattn_problem *like, clattni_trial_case *made, clattn_problem *problem) {
+static void add_rules(uint32_t index, const clattn_problem *like, const clattni_choice *choice,
+                      clattni_trial_case *made, clattn_problem *problem) {
   static const char *const names[CLATTNI_TRIAL_CASES] = {"plain", "rows of -inf and 1e30", "rules"};
-  made->row.name = names[index];
-  if (index == 1) {
+  const int intervals_only = has_intervals_only(choice);
+  made->row.name = index == 1 && intervals_only ? "rows without keys and of 1e30" : names[index];
+  if (index == 0)
+    return;
+  if (index == 1)
+    problem->use_sink = 1;
+  if (index == 1 && !intervals_only) {
     problem->use_bias = 1;
     problem->bias = of_type(like->use_bias ? like->bias.dtype : CLATTN_F32);
-    problem->use_sink = 1;
-  } else if (index == 2) {
-    problem->batch = 2;
-    problem->causal = 1;
-    problem->offset_mode = CLATTN_OFFSET_BOTTOM_RIGHT;
-    problem->window = CLATTN_WINDOW_LEFT;
-    problem->window_left = 40;
-    problem->k_length_mode = CLATTN_LENGTH_PER_BATCH;
-    problem->keep_mask_kind = CLATTN_MASK_U8;
-    problem->softcap = 1.5f;
-    problem->alibi = CLATTN_ALIBI_SYMMETRIC;
-    made->row.k_lengths[0] = (int32_t)problem->k_len;
-    made->row.k_lengths[1] = 21;
+    return;
   }
+  problem->batch = 2;
+  problem->causal = 1;
+  problem->k_length_mode = CLATTN_LENGTH_PER_BATCH;
+  made->row.k_lengths[0] = (int32_t)problem->k_len;
+  made->row.k_lengths[1] = index == 1 ? 0 : 21;
+  if (index == 1)
+    return;
+  problem->offset_mode = CLATTN_OFFSET_BOTTOM_RIGHT;
+  problem->window = CLATTN_WINDOW_LEFT;
+  problem->window_left = 40;
+  if (intervals_only)
+    return;
+  problem->keep_mask_kind = CLATTN_MASK_U8;
+  problem->softcap = 1.5f;
+  problem->alibi = CLATTN_ALIBI_SYMMETRIC;
+}
+
+/* An element's bytes. */
+static unsigned char *element_of(const clattni_trial_case *made, clattni_slot slot, const int64_t at[4],
+                                 int64_t *place) {
+  *place = 0;
+  for (int axis = 0; axis < 4; ++axis)
+    *place += at[axis] * made->of.stride[slot][axis];
+  return (unsigned char *)made->of.input[slot] + *place * (int64_t)clattni_slot_element_bytes(&made->of.problem, slot);
+}
+
+/* Without a bias, queries make scores of some 1e30: every other row times 2^100, where type and similarity let products be
+ * exact, so that no rounding decides which key is the nearest. */
+static void enlarge_queries(const clattni_trial_case *made) {
+  const clattn_problem *problem = &made->of.problem;
+  const clattn_dtype q = problem->q.dtype, k = problem->k.dtype;
+  if ((q != CLATTN_F32 && q != CLATTN_BF16) || k == CLATTN_I8 || k == CLATTN_I4 || problem->similarity != CLATTN_DOT ||
+      problem->rope != CLATTN_ROPE_NONE)
+    return;
+  for (int64_t n = 0; n < clattni_self_test_elements(&made->of, CLATTNI_Q); ++n) {
+    int64_t at[4], place;
+    uint32_t bits = 0;
+    clattni_self_test_place(&made->of, CLATTNI_Q, n, at);
+    if (at[2] % 2 != 0)
+      continue;
+    unsigned char *element = element_of(made, CLATTNI_Q, at, &place);
+    const float value = (float)clattni_dtype_load(q, made->of.input[CLATTNI_Q], place) * 0x1p100f;
+    memcpy(&bits, &value, sizeof(bits));
+    const uint16_t upper = (uint16_t)(bits >> 16);
+    if (q == CLATTN_F32)
+      memcpy(element, &bits, sizeof(bits));
+    else
+      memcpy(element, &upper, sizeof(upper));
+  }
+}
+
+/* Without a mask, the last key's values are NaN, which the last row alone sees of those that are computed with it. */
+static void spoil_last_value(const clattni_trial_case *made) {
+  const clattn_problem *problem = &made->of.problem;
+  const int quantised = problem->v.dtype == CLATTN_I8 || problem->v.dtype == CLATTN_I4;
+  const clattni_slot slot = quantised ? CLATTNI_V_SCALE : CLATTNI_V;
+  int64_t at[4] = {0, 0, problem->k_len - 1, 0}, place;
+  for (; at[1] < problem->kv_heads; ++at[1])
+    for (at[3] = 0; at[3] < made->of.shape[slot][3]; ++at[3])
+      memset(element_of(made, slot, at, &place), 0xff, (size_t)clattni_slot_element_bytes(problem, slot));
 }
 
 /* What the reference gives. */
@@ -129,8 +193,12 @@ clattn_status clattni_trial_case_make(uint32_t index, const clattn_problem *reso
   made->choice.pack = choice->pack > 1 ? 2 : 1;
   made->choice.parts = 1;
   start_problem(resolved, choice, &problem);
-  add_rules(index, resolved, made, &problem);
+  add_rules(index, resolved, choice, made, &problem);
   clattn_status status = clattni_self_test_fill(&made->row, &problem, 100 + index, allocator, &made->of, error);
+  if (status == CLATTN_SUCCESS && index == 1 && has_intervals_only(choice))
+    enlarge_queries(made);
+  if (status == CLATTN_SUCCESS && index == 2 && has_intervals_only(choice))
+    spoil_last_value(made);
   if (status == CLATTN_SUCCESS)
     status = expect(made, allocator, error);
   if (status == CLATTN_SUCCESS &&

@@ -19,7 +19,9 @@ typedef struct clattni_trial_case {
 } clattni_trial_case;
 
 /* Every case has a full and a cut tile of rows and of keys.  0: no rules; 1: rows of -inf, 1e30, -1e30 and -FLT_MAX, some
- * of them or all, and sinks; 2: causal, window, lengths, mask, softcap and ALiBi, with NaN in what is excluded. */
+ * of them or all, and sinks; 2: causal, window, lengths, mask, softcap and ALiBi, with NaN in what is excluded.  Programs
+ * that have no bias, mask, softcap or ALiBi get 1 with rows without keys, and, by large queries, of 1e30 and -1e30; and 2
+ * without what they lack, NaN in the last key's values instead. */
 clattn_status clattni_trial_case_make(uint32_t index, const clattn_problem *resolved, const clattni_choice *choice,
                                       const clattni_allocator *allocator, clattni_trial_case *made,
                                       clattn_error *error);
