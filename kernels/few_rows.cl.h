@@ -293,7 +293,7 @@ static inline void clattn_few_softmax(int count, int keys, float factor, int mar
   }
 
 /* out = out * shrink + numerators . v over one block of keys, whose rows start at v + rows[key]: `dims` value elements
- * from d0 on, for `count` rows.  Keys are added in the order of the lanes' version, so that the bits are the same.
+ * from d0 on, for `count` rows.  Keys are added in their order, in whole vectors as in single elements.
  * numerators: [row][key].  next: rows of the next block's keys, `next_keys` of them, which are fetched meanwhile.
  * careful: without touching the values of excluded keys, one element at a time: 0 * NaN is NaN. */
 static inline void clattn_weigh_few(const clattn_params *p, __global const CLATTN_TYPE(CLATTN_V) * v,
