@@ -146,12 +146,28 @@ def interrupted(rehearsal):
     check(len(rehearsal.calls()) > 20, "the calls are not noted")
 
 
+def usage(probe):
+    """What gpu_probe says without a device."""
+    def run(*arguments, **more):
+        return subprocess.run([probe, *arguments], stderr=subprocess.PIPE, text=True, check=False, **more)
+    wrong = run("mma_f61")
+    check(wrong.returncode == 2 and "'mma_f61'" in wrong.stderr and "--list" in wrong.stderr, f"an unknown question: {wrong}")
+    none = run()
+    check(none.returncode == 2 and "--list" in none.stderr, f"no question: {none}")
+    if os.path.exists("/dev/full"):
+        for what in ("--list", "--help"):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = run(what, stdout=full)
+            check(done.returncode == 1, f"{what} on a full disk: {done}")
+
+
 def main():
     if len(sys.argv) != 3 or shutil.which("bash") is None or shutil.which("timeout") is None:
         print("skipped: no bash or timeout")
         return SKIPPED
     with tempfile.TemporaryDirectory() as folder:
         rehearsal = Rehearsal(folder, *sys.argv[1:])
+        usage(sys.argv[2])
         interrupted(rehearsal)
         rehearsal.flag("hang", False)
         code, output, calls = rehearsal.run()

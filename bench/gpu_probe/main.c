@@ -36,6 +36,18 @@ static const probe_question *find(const char *name) {
   return NULL;
 }
 
+/* Code, or a failure where the disk is full. */
+static int flush(int code) {
+  return fflush(stdout) == 0 && ferror(stdout) == 0 ? code : cli_fail(CLI_FAILED, "standard output can't be written");
+}
+
+static int print_list(void) {
+  for (int i = 0; i < LISTS; i++)
+    for (const probe_question *q = lists[i]; q->name != NULL; q++)
+      puts(q->name);
+  return flush(CLI_OK);
+}
+
 static int print(const probe *p, const probe_question *question, double seconds) {
   int code = CLI_FAILED;
   cJSON *root = cJSON_CreateObject();
@@ -48,8 +60,12 @@ static int print(const probe *p, const probe_question *question, double seconds)
   cJSON_AddStringToObject(root, "build_log", p->log != NULL ? p->log : "");
   cJSON_AddNumberToObject(root, "seconds", seconds);
   text = cJSON_Print(root);
-  if (text != NULL && puts(text) >= 0 && fflush(stdout) == 0)
-    code = p->failed ? CLI_FAILED : CLI_OK;
+  if (text != NULL) {
+    puts(text);
+    code = flush(p->failed ? CLI_FAILED : CLI_OK);
+  } else {
+    cli_fail_memory();
+  }
   cJSON_free(text);
   cJSON_Delete(root);
   return code;
@@ -78,19 +94,19 @@ int main(int argc, char **argv) {
     if (option == 'd') {
       device = optarg;
     } else if (option == 'h') {
-      return fputs(help, stdout) < 0;
+      fputs(help, stdout);
+      return flush(CLI_OK);
     } else if (option == 'l') {
-      for (int i = 0; i < LISTS; i++)
-        for (const probe_question *q = lists[i]; q->name != NULL; q++)
-          puts(q->name);
-      return CLI_OK;
+      return print_list();
     } else {
       return CLI_USAGE;
     }
   }
-  const probe_question *question = argc == optind + 1 ? find(argv[optind]) : NULL;
+  if (argc != optind + 1)
+    return cli_fail(CLI_USAGE, "gpu_probe takes one question, not %d; 'gpu_probe --list' has them", argc - optind);
+  const probe_question *question = find(argv[optind]);
   if (question == NULL)
-    return cli_fail(CLI_USAGE, "one question of 'gpu_probe --list', please");
+    return cli_fail(CLI_USAGE, "unknown question '%.100s'; 'gpu_probe --list' has them", argv[optind]);
   int code = cli_session_open(device, &p.session);
   if (code != CLI_OK)
     return code;
