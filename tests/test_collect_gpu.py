@@ -146,6 +146,20 @@ def interrupted(rehearsal):
     check(len(rehearsal.calls()) > 20, "the calls are not noted")
 
 
+def another_folder(rehearsal):
+    """A folder with files of somebody else is refused and stays as it was; an empty one is taken."""
+    mine = os.path.join(rehearsal.out, "bench.json")
+    os.makedirs(rehearsal.out)
+    with open(mine, "w", encoding="utf-8") as file:
+        file.write("mine")
+    done = subprocess.run(rehearsal.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    check(done.returncode == 1 and "give a new or empty folder" in done.stdout, f"a folder in use: {done}")
+    check(os.listdir(rehearsal.out) == ["bench.json"], f"the folder in use has {os.listdir(rehearsal.out)}")
+    with open(mine, encoding="utf-8") as file:
+        check(file.read() == "mine", "a file in the folder in use was changed")
+    os.remove(mine)
+
+
 def usage(probe):
     """What gpu_probe says without a device."""
     def run(*arguments, **more):
@@ -168,6 +182,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         rehearsal = Rehearsal(folder, *sys.argv[1:])
         usage(sys.argv[2])
+        another_folder(rehearsal)
         interrupted(rehearsal)
         rehearsal.flag("hang", False)
         code, output, calls = rehearsal.run()
