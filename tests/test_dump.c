@@ -338,11 +338,29 @@ static void wrong_usage(void **state) {
   good("replay --device 0 empty");
 }
 
+/* Ended while its reference is computed, which takes seconds. */
+static void interrupted(void **state) {
+  (void)state;
+  static const char *const folders[] = {"cut", "cut-empty"};
+  shell("mkdir cut-empty");
+  for (size_t i = 0; i < 2; i++) {
+    char command[512];
+    snprintf(command, sizeof command,
+             "{ \"$CLATTN_PROGRAM\" run --problem 'hq=16 sq=2048 sk=2048 d=64' --variant three-step --dump %s "
+             ">/dev/null & p=$!; while [ ! -e %s/q.bin ] && kill -0 $p; do sleep 0.01; done; "
+             "kill -TERM $p; wait $p; test $? = 143; }",
+             folders[i], folders[i]);
+    shell(command);
+  }
+  assert_false(is_there("cut"));
+  shell("test -d cut-empty && test -z \"$(ls -A cut-empty)\"");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(help),      cmocka_unit_test(every_variant), cmocka_unit_test(other_problems),
       cmocka_unit_test(with_hook), cmocka_unit_test(bench_rows),    cmocka_unit_test(wrong_kernel),
-      cmocka_unit_test(faults),    cmocka_unit_test(wrong_usage),
+      cmocka_unit_test(faults),    cmocka_unit_test(wrong_usage),   cmocka_unit_test(interrupted),
   };
   return cmocka_run_group_tests(tests, start, finish);
 }

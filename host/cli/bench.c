@@ -539,6 +539,7 @@ int cli_bench(int argc, char **argv) {
   }
   if (o.dump != NULL) {
     code = cli_folder_make("dump", o.dump, &o.dumps.folder);
+    cli_folder_keep(&o.dumps.folder); /* those of the rows are whole or not there */
     o.request.settings.dump = &o.dumps;
   }
   if (code != CLI_OK)

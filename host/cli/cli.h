@@ -9,6 +9,8 @@
 
 #include "clattn.h"
 
+struct cli_folder;
+
 enum {
   CLI_OK = 0,
   CLI_FAILED = 1,   /* OpenCL, memory, kernel build, output not writable, --verify difference */
@@ -54,6 +56,9 @@ void cli_signals_release(void);
 /* Up to 8 files; the text must stay valid until it is forgotten. */
 void cli_signals_remember(const char *temporary);
 void cli_signals_forget(const char *temporary);
+/* The same for folders that are not whole yet: their files, and they themselves if they are new. */
+void cli_signals_remember_folder(const struct cli_folder *folder);
+void cli_signals_forget_folder(const struct cli_folder *folder);
 
 /* A line on stderr when it is a terminal and the work lasts over two seconds: "clattn: computing, 3 s, 12 of 40".
  * Calls must not nest.  events (may be NULL) are counted as they complete; they must live until end. */

@@ -485,6 +485,7 @@ int cli_dump(const cli_session *session, const cli_request *request, const cli_b
   if (code != CLI_OK)
     goto done;
   /* From here on the folder is a dump, whatever the device does. */
+  cli_folder_keep(folder);
   ran = 1;
   code = run_launches(&d, &args);
   if (code == CLI_OK) {

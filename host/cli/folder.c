@@ -64,7 +64,7 @@ static int take_folder(const char *path, int handle, int made, cli_folder *out) 
   return cli_fail_memory();
 }
 
-int cli_folder_make(const char *option, const char *path, cli_folder *out) {
+static int make(const char *option, const char *path, cli_folder *out) {
   int empty = 0;
   memset(out, 0, sizeof *out);
   const int made = mkdir(path, 0777) == 0;
@@ -83,7 +83,16 @@ int cli_folder_make(const char *option, const char *path, cli_folder *out) {
   return CLI_OK;
 }
 
-int cli_folder_make_in(const cli_folder *parent, const char *name, cli_folder *out) {
+int cli_folder_make(const char *option, const char *path, cli_folder *out) {
+  cli_signals_hold();
+  const int code = make(option, path, out);
+  if (code == CLI_OK)
+    cli_signals_remember_folder(out);
+  cli_signals_release();
+  return code;
+}
+
+static int make_in(const cli_folder *parent, const char *name, cli_folder *out) {
   const size_t room = strlen(parent->path) + strlen(name) + 2;
   memset(out, 0, sizeof *out);
   char *path = malloc(room);
@@ -103,6 +112,19 @@ int cli_folder_make_in(const cli_folder *parent, const char *name, cli_folder *o
   return code;
 }
 
+int cli_folder_make_in(const cli_folder *parent, const char *name, cli_folder *out) {
+  cli_signals_hold();
+  const int code = make_in(parent, name, out);
+  if (code == CLI_OK)
+    cli_signals_remember_folder(out);
+  cli_signals_release();
+  return code;
+}
+
+void cli_folder_keep(const cli_folder *folder) {
+  cli_signals_forget_folder(folder);
+}
+
 int cli_folder_open(const char *path, cli_folder *out) {
   memset(out, 0, sizeof *out);
   const int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -112,6 +134,7 @@ int cli_folder_open(const char *path, cli_folder *out) {
 }
 
 void cli_folder_close(cli_folder *folder) {
+  cli_signals_forget_folder(folder);
   if (folder->path != NULL)
     close(folder->handle);
   for (size_t i = 0; i < folder->count; i++)
@@ -131,7 +154,7 @@ void cli_folder_remove(cli_folder *folder) {
 
 /* ---- files ---- */
 
-static int remember(cli_folder *folder, const char *name) {
+static int add_name(cli_folder *folder, const char *name) {
   if (folder->count == folder->capacity) {
     const size_t capacity = folder->capacity > 0 ? 2 * folder->capacity : 32;
     char **grown = realloc(folder->name, capacity * sizeof *grown);
@@ -145,6 +168,14 @@ static int remember(cli_folder *folder, const char *name) {
     return 0;
   folder->count++;
   return 1;
+}
+
+/* A signal's handler reads the names. */
+static int remember(cli_folder *folder, const char *name) {
+  cli_signals_hold();
+  const int added = add_name(folder, name);
+  cli_signals_release();
+  return added;
 }
 
 static int write_all(int file, const char *data, size_t bytes) {

@@ -17,7 +17,8 @@ typedef struct cli_folder {
   size_t count, capacity;
 } cli_folder;
 
-/* A new folder, or one that is empty; others are refused (exit code 2).  `option` is for messages. */
+/* A new folder, or one that is empty; others are refused (exit code 2).  `option` is for messages.  A signal that ends the
+ * program removes it as cli_folder_remove does, until it is kept or closed; it must stay where it is in memory. */
 int cli_folder_make(const char *option, const char *path, cli_folder *out);
 /* A new folder in one that was made. */
 int cli_folder_make_in(const cli_folder *parent, const char *name, cli_folder *out);
@@ -27,6 +28,9 @@ int cli_folder_open(const char *path, cli_folder *out);
 void cli_folder_close(cli_folder *folder);
 /* Removes what was written, and the folder if it is new: after a failure. */
 void cli_folder_remove(cli_folder *folder);
+
+/* From now on signals leave it as it is. */
+void cli_folder_keep(const cli_folder *folder);
 
 /* A file that is not there yet.  hash (may be NULL) is set as below. */
 int cli_folder_write(cli_folder *folder, const char *name, const void *data, size_t bytes,

@@ -4,6 +4,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -15,6 +16,8 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "folder.h"
 
 enum { BUILD_LOG_BYTES = 1 << 16 };
 
@@ -113,8 +116,9 @@ void cli_error_release(clattn_error *error) {
 
 /* ---- signals ---- */
 
-enum { MAX_FILES = 8 };
+enum { MAX_FILES = 8, MAX_FOLDERS = 2 };
 static const char *volatile remembered[MAX_FILES];
+static const cli_folder *volatile unfinished[MAX_FOLDERS];
 static sigset_t held;
 static int holds; /* by the main thread alone */
 
@@ -139,7 +143,21 @@ static const struct ending {
 };
 enum { ENDINGS = sizeof endings / sizeof endings[0] };
 
+/* The last first: it may lie in the one before. */
+static void remove_unfinished(void) {
+  for (int i = MAX_FOLDERS - 1; i >= 0; i--) {
+    const cli_folder *folder = unfinished[i];
+    if (folder == NULL)
+      continue;
+    for (size_t n = 0; n < folder->count; n++)
+      unlinkat(folder->handle, folder->name[n], 0);
+    if (folder->made)
+      rmdir(folder->path); /* fails where something whole lies in it, and should */
+  }
+}
+
 static void remove_remembered(void) {
+  remove_unfinished();
   for (int i = 0; i < MAX_FILES; i++) {
     if (remembered[i] != NULL)
       unlink(remembered[i]);
@@ -217,6 +235,22 @@ void cli_signals_forget(const char *temporary) {
   for (int i = 0; i < MAX_FILES; i++) {
     if (remembered[i] == temporary)
       remembered[i] = NULL;
+  }
+}
+
+void cli_signals_remember_folder(const cli_folder *folder) {
+  for (int i = 0; i < MAX_FOLDERS; i++) {
+    if (unfinished[i] == NULL) {
+      unfinished[i] = folder;
+      return;
+    }
+  }
+}
+
+void cli_signals_forget_folder(const cli_folder *folder) {
+  for (int i = 0; i < MAX_FOLDERS; i++) {
+    if (unfinished[i] == folder)
+      unfinished[i] = NULL;
   }
 }
 
