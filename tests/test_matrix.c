@@ -39,7 +39,7 @@ static void taken_by_name(void **state) {
   (void)state;
   asked a;
   begin_gpu(&a, "hq=2 sq=100 sk=100 d=64" HALVES, CLATTNI_MATRIX_NVIDIA);
-  picks(&a, "three-step", "this device");
+  picks(&a, "flash-gpu-simt", "this device");
   a.request.variant = MATRIX;
   picks(&a, MATRIX, "asked for by name");
   assert_non_null(strstr(a.choice.options, "-DCLATTN_UNIT=nvidia "));
