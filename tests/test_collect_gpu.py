@@ -17,6 +17,7 @@ CLATTN = """#!/bin/sh
 here='%(here)s'
 echo "clattn $*" >>"$here/calls.txt"
 case $1,$* in
+  *--serve*) exec '%(program)s' "$@" ;;
   bench,*) [ ! -e "$here/fail" ] || exit 7 ;;
   tune,*) if [ -e "$here/hang" ]; then touch "$here/hanging"; exec sleep 600; fi ;;
   replay,*) exit 2 ;;
