@@ -2,12 +2,11 @@
 /* Every case of the table on every variant that claims it, and what holds for runs as a whole: the same bits again,
  * workspaces of any size, one plan for many sizes, queues of both kinds.
  *
- * test_device [fast|full]: the short part (default), or the long one. test_device types [N/PARTS]: types and similarities,
- * or one of so many parts of that. test_device faults: the known faults of others alone, which are in the short part too.
- * test_device speed: bounds of memory and time. test_device some: a few rows of the table, unless the environment's
- * CLATTN_TEST_CONFIG forces the width that the device has anyway (exit code 77). test_device only [PART] "PATTERN": tests
- * of the short part, or of another one, by name; * and ? stand for any characters. test_device line "PROBLEM LINE": one
- * problem, for a closer look. */
+ * test_device [fast|full]: the short part (default), or the long one. test_device types: types and similarities.
+ * test_device faults: the known faults of others alone, which are in the short part too. test_device speed: bounds of
+ * memory and time. test_device some: a few rows of the table, unless the environment's
+ * CLATTN_TEST_CONFIG forces the width that the device has anyway (exit code 77). test_device only [PART] "PATTERN": tests of the short part, or of another one, by name; * and ?
+ * stand for any characters. test_device line "PROBLEM LINE": one problem, for a closer look. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -272,25 +271,13 @@ static size_t table_tests(int full, struct CMUnitTest *tests) {
   return count;
 }
 
-/* Rows that are neighbours, since many share their programs with the next, and as much of what else there is of types. */
-static size_t type_tests(size_t part, size_t parts, struct CMUnitTest *tests) {
-  static const struct CMUnitTest runs[] = {
-      cmocka_unit_test(every_half_pattern),
-      cmocka_unit_test(stores_round_to_nearest_even),
-      cmocka_unit_test(quantised_as_dequantised),
-      cmocka_unit_test(every_type_has_a_case),
-  };
-  const size_t rows = device_type_case_count, others = sizeof runs / sizeof runs[0];
-  size_t count = 0;
-  for (size_t n = rows * part / parts; n < rows * (part + 1) / parts; ++n)
-    put_row(&device_type_cases[n], &tests[count++]);
-  for (size_t n = others * part / parts; n < others * (part + 1) / parts; ++n)
-    tests[count++] = runs[n];
-  return count;
+static size_t type_tests(struct CMUnitTest *tests) {
+  for (size_t n = 0; n < device_type_case_count; ++n)
+    put_row(&device_type_cases[n], &tests[n]);
+  return device_type_case_count;
 }
 
-/* part is of types alone, and counts from 0. */
-static int run_part(const char *mode, size_t part, size_t parts) {
+static int run_part(const char *mode) {
   static const struct CMUnitTest whole_runs[] = {
       cmocka_unit_test(workspace_caps),          cmocka_unit_test(max_logit_in_the_smallest_workspace),
       cmocka_unit_test(one_plan_for_many_sizes), cmocka_unit_test(events_order_an_out_of_order_queue),
@@ -300,6 +287,12 @@ static int run_part(const char *mode, size_t part, size_t parts) {
       cmocka_unit_test(others_change_no_bit),    cmocka_unit_test(batch_invariant_rows),
       cmocka_unit_test(contents_are_checked),    cmocka_unit_test(every_cell_has_a_case),
       cmocka_unit_test(every_variant_ran),
+  };
+  static const struct CMUnitTest type_runs[] = {
+      cmocka_unit_test(every_half_pattern),
+      cmocka_unit_test(stores_round_to_nearest_even),
+      cmocka_unit_test(quantised_as_dequantised),
+      cmocka_unit_test(every_type_has_a_case),
   };
   const size_t whole_count = sizeof whole_runs / sizeof whole_runs[0];
   const int full = strcmp(mode, "full") == 0, types = strcmp(mode, "types") == 0, some = strcmp(mode, "some") == 0;
@@ -313,7 +306,9 @@ static int run_part(const char *mode, size_t part, size_t parts) {
   if (!full && !types && !some)
     count += fault_tests(tests);
   if (strcmp(mode, "faults") != 0 && !some)
-    count += types ? type_tests(part, parts, tests) : table_tests(full, tests + count);
+    count += types ? type_tests(tests) : table_tests(full, tests + count);
+  for (size_t n = 0; types && n < sizeof type_runs / sizeof type_runs[0]; ++n)
+    tests[count++] = type_runs[n];
   for (size_t n = full || types ? whole_count - 1 : 0; strcmp(mode, "faults") != 0 && !some && n < whole_count; ++n)
     tests[count++] = whole_runs[n];
   const int failed = count > 0 ? _cmocka_run_group_tests(mode, tests, count, NULL, NULL) : 1;
@@ -333,28 +328,17 @@ static int is_own_width(void) {
   return strcmp(config, own) == 0;
 }
 
-/* "N/PARTS"; N counts from 1, part from 0. */
-static int read_part(const char *text, size_t *part, size_t *parts) {
-  char *end = NULL;
-  const unsigned long n = strtoul(text, &end, 10), all = *end == '/' ? strtoul(end + 1, &end, 10) : 0;
-  *part = n - 1;
-  *parts = all;
-  return *end == 0 && n >= 1 && n <= all && all <= device_type_case_count;
-}
-
 int main(int argc, char **argv) {
   static const char *const modes[] = {"fast", "full", "types", "faults", "some", "speed"};
   const char *mode = argc > 1 ? argv[1] : "fast";
-  size_t part = 0, parts = 1;
   int known = (argc == 3 && (strcmp(mode, "line") == 0 || strcmp(mode, "only") == 0)) ||
-              (argc == 3 && strcmp(mode, "types") == 0 && read_part(argv[2], &part, &parts)) ||
               (argc == 4 && strcmp(mode, "only") == 0),
       failed;
   for (size_t n = 0; n < sizeof modes / sizeof modes[0]; ++n)
     known |= argc <= 2 && strcmp(mode, modes[n]) == 0;
   if (!known) {
-    print_error("usage: test_device [fast|full|types [N/PARTS]|faults|some|speed|line \"PROBLEM LINE\"|"
-                "only [PART] \"PATTERN\"]\n");
+    print_error(
+        "usage: test_device [fast|full|types|faults|some|speed|line \"PROBLEM LINE\"|only [PART] \"PATTERN\"]\n");
     return 2;
   }
   if (!device_rig_open(&rig))
@@ -370,7 +354,7 @@ int main(int argc, char **argv) {
   } else {
     if (strcmp(mode, "only") == 0)
       cmocka_set_test_filter(argv[argc - 1]);
-    failed = run_part(strcmp(mode, "only") != 0 ? mode : argc == 4 ? argv[2] : "fast", part, parts);
+    failed = run_part(strcmp(mode, "only") != 0 ? mode : argc == 4 ? argv[2] : "fast");
   }
   device_rig_close(&rig);
   return failed == SKIPPED ? SKIPPED : failed != 0;
