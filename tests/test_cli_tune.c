@@ -286,7 +286,8 @@ static void refuses(void **state) {
   bad("tune --suite no-such-suite", 2, "there is no suite");
   bad("tune --tuning x", 2, "tuning");
   bad(TUNE " --config width=5 --out g.tuning", 2, "width=5 must be 4, 8 or 16");
-  bad("bench --device-facts x.json --tuning hand.tuning", 2, "without --device, --baseline, --tuning, --config and --dump");
+  bad("bench --device-facts x.json --tuning hand.tuning", 2,
+      "without --device, --baseline, --tuning, --config and --dump");
   good("tune --help");
   says("usage: clattn tune");
   says("exit codes: ");

@@ -398,7 +398,8 @@ static void by_name(void **state) {
   memset(endless, 'x', sizeof endless);
   endless[sizeof endless - 1] = '\0';
   a.request.variant = endless;
-  refuses(&a, CLATTN_ERROR_UNKNOWN_VARIANT, "flash-cpu-vector, three-step-cpu, flash-gpu-simt, flash-gpu-matrix, three-step");
+  refuses(&a, CLATTN_ERROR_UNKNOWN_VARIANT,
+          "flash-cpu-vector, three-step-cpu, flash-gpu-simt, flash-gpu-matrix, three-step");
   begin(&a, small, CL_DEVICE_TYPE_GPU);
   a.request.variant = "three-step"; /* a name does not make it fit */
   a.device.max_work_group = 31;
