@@ -187,13 +187,7 @@ static inline void clattn_few_products(const clattn_params *p, const clattn_inpu
                                        float *queries, __global const CLATTN_TYPE(CLATTN_V) * v, const long *v_rows,
                                        int bytes, float *block) {
   clattn_key_rows rows, scales;
-  clattn_find_rows(p, &p->k, t, j0, keys, rows);
-#if CLATTN_IS_QUANTISED(CLATTN_K)
-  clattn_find_rows(p, &p->k_scale, t, j0, keys, scales);
-#else
-  for (int x = 0; CLATTN_K_WIDENED && x < keys + CLATTN_NK - 1; ++x)
-    scales[x] = 0;
-#endif
+  clattn_find_keys(p, t, j0, keys, rows, scales);
   for (int d0 = 0; d0 < p->qk_dim; d0 += CLATTN_DIM) {
     const int dims = min(p->qk_dim - d0, CLATTN_DIM);
     if (p->qk_dim > CLATTN_DIM)

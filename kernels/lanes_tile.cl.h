@@ -379,11 +379,9 @@ static inline void clattn_dot_block(const clattn_params *p, const clattn_inputs 
 
 #endif
 
-/* Raw products of a block, over the whole head dimension, and the largest of each row. */
-static inline void clattn_products(const clattn_params *p, const clattn_inputs *in,
-                                   __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int j0, int keys,
-                                   float *queries, float *block, clattn_v largest[CLATTN_MQ]) {
-  clattn_key_rows rows, scales;
+/* clattn_find_rows of k and of its scales, which are not looked at where k has none. */
+static inline void clattn_find_keys(const clattn_params *p, const clattn_tile *t, int j0, int keys, long *rows,
+                                    long *scales) {
   clattn_find_rows(p, &p->k, t, j0, keys, rows);
 #if CLATTN_IS_QUANTISED(CLATTN_K)
   clattn_find_rows(p, &p->k_scale, t, j0, keys, scales);
@@ -391,6 +389,14 @@ static inline void clattn_products(const clattn_params *p, const clattn_inputs *
   for (int x = 0; CLATTN_K_WIDENED && x < keys + CLATTN_NK - 1; ++x)
     scales[x] = 0;
 #endif
+}
+
+/* Raw products of a block, over the whole head dimension, and the largest of each row. */
+static inline void clattn_products(const clattn_params *p, const clattn_inputs *in,
+                                   __global const CLATTN_TYPE(CLATTN_Q) * q, const clattn_tile *t, int j0, int keys,
+                                   float *queries, float *block, clattn_v largest[CLATTN_MQ]) {
+  clattn_key_rows rows, scales;
+  clattn_find_keys(p, t, j0, keys, rows, scales);
   for (int d0 = 0; d0 < p->qk_dim; d0 += CLATTN_DIM) {
     const int dims = min(p->qk_dim - d0, CLATTN_DIM);
     if (p->qk_dim > CLATTN_DIM) /* else they were loaded once for all blocks */
